@@ -22,7 +22,7 @@ from rich.progress import track
 
 from drkernel.judge import Judge
 from drkernel.judge.boundary import aten
-from drkernel.judge.trusted import cases, criterion, shrink
+from drkernel.judge.trusted import cases, criterion, reference_model, reruns, shrink
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.tasks.module import Reference
 from drkernel.types import Task, Verdict
@@ -163,9 +163,9 @@ def reference_error(name: str, train: bool) -> float:
     """The largest distance of a task's reference from its own output in fp64, at the simulated device's sizes."""
     task: Task = shrink.fit(tasks()[name])
     reference = Reference(task, task.small)
-    model, inputs = cases.build(reference, _SEED), reference.inputs(_SEED)
-    rounded = cases.forward(model, model.model, inputs, train, _SEED)
-    exact = cases._Rerun(task.precision, model, inputs, train, _SEED).exact()
+    model, inputs = reference_model.build(reference, _SEED), reference.inputs(_SEED)
+    rounded = reruns.forward(model, model.model, inputs, train, _SEED)
+    exact = reruns.Rerun(task.precision, model, inputs, train, _SEED).exact()
     outputs: Any = OutputTensor
     return criterion.furthest(rounded, cases.map_tensors(exact, outputs))
 

@@ -30,6 +30,9 @@ HERE = Path(__file__).parent
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 """Largest error of a value, relative to it and a tenth of that to the largest value of the output."""
 
+ROUNDS_INSIDE = {"359_newton_schulz": 0.3, "360_fp8_weights": 2e-2, "367_attention_in_half": 2e-2}
+"""Submissions to references that round to bf16 in between: the bound, beside what the reference itself gives."""
+
 PACKS_IN_CONSTRUCTOR = {"96_packed_attribute"}
 """Submissions that copy their weights when they are built: other weights cannot be loaded later."""
 
@@ -57,15 +60,16 @@ def compare(name: str, sizes: dict[str, int], device: str, calls: int) -> None:
         before = [t.clone() if isinstance(t, Tensor) else t for t in inputs]
         with torch.no_grad():
             got = model(*inputs)
-            want = exact(*[t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in before])
             given = [t.clone() if isinstance(t, Tensor) else t for t in before]
+            wide = [t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in before]
             plain = reference(*before)
+            want = plain if name in ROUNDS_INSIDE else exact(*wide)
         for one, like, left in zip(inputs, given, before, strict=True):
             if isinstance(one, Tensor):
                 edits = not torch.equal(like, left)
                 assert torch.allclose(one, left, atol=1e-6) if edits else torch.equal(one, like), "input edited"
         for one, like, right in zip(_tensors(got), _tensors(plain), _tensors(want), strict=True):
-            _same(one, like, right)
+            _same(one, like, right, ROUNDS_INSIDE.get(name) or TOLERANCE.get(one.dtype, 0.0))
 
 
 def _tensors(output: Tensor | list | tuple | dict) -> list[Tensor]:
@@ -75,13 +79,13 @@ def _tensors(output: Tensor | list | tuple | dict) -> list[Tensor]:
     return [output] if isinstance(output, Tensor) else list(output)
 
 
-def _same(got: Tensor, like: Tensor, want: Tensor) -> None:
+def _same(got: Tensor, like: Tensor, want: Tensor, bound: float) -> None:
     assert (got.dtype, got.shape, got.device) == (like.dtype, like.shape, like.device), (got.dtype, got.shape)
     if not got.is_floating_point():
         wrong = int((got != like).sum())  # int8 are rounded numbers, of which a few lie near a half
         assert wrong <= got.numel() * (1e-5 if got.dtype == torch.int8 else 0), f"{wrong} of {got.numel()} differ"
         return
-    got, bound = got.double(), TOLERANCE[got.dtype]
+    got = got.double()
     assert torch.equal(got.isfinite(), want.isfinite()), "not finite"
     got, want = got.nan_to_num(0, 0, 0), want.double().nan_to_num(0, 0, 0)
     excess = (got - want).abs() - bound * (want.abs() + 0.1 * want.abs().max())

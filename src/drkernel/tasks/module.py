@@ -50,9 +50,12 @@ class Reference:
     """Every module-level int constant (`ROWS = 128`, `m, n = 64, 32`) with the value in force."""
     argument_effects: dict[bool, ArgumentEffects]
     """By training mode, where it has been found out; see cases.expected_outputs."""
+    product_formats: dict[bool, Any]
+    """Likewise, the 16-bit format in which it multiplies, or None; see reruns.Rerun."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
-        self.task, self.argument_effects, self._seeding = task, {}, Seeding()
+        self.task, self._seeding = task, Seeding()
+        self.argument_effects, self.product_formats = {}, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import cases, reference_model
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -47,7 +47,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    model = cases.build(Reference(Task("t", source, precision="tf32")), 0)
+    model = reference_model.build(Reference(Task("t", source, precision="tf32")), 0)
     given = model.reference.task, model, model.reference.inputs(0), False, 0
     tf32.as_allowed_by("tf32", cases.expected_outputs, *given)
     seen = model.reference._namespace["seen"]

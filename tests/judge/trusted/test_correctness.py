@@ -9,7 +9,17 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import cases, domain, modes, plans, regimes, shrink, structure, weight_perturbation
+from drkernel.judge.trusted import (
+    cases,
+    domain,
+    modes,
+    plans,
+    reference_model,
+    regimes,
+    shrink,
+    structure,
+    weight_perturbation,
+)
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
@@ -55,7 +65,7 @@ def test_an_honest_error_of_a_single_element_is_far_from_its_bound():
     task = tasks()["softmax"]
     reference = Reference(task, {"rows": 256})
     plan = plans.Plan("one large value in each row", PUBLISHED, "sparse")
-    case = cases.draw(task, plan, cases.build(reference, 1), 8, structure.observe(reference, 1))
+    case = cases.draw(task, plan, reference_model.build(reference, 1), 8, structure.observe(reference, 1))
     (x,) = case.inputs
     exact = torch.softmax(x.double(), 1)
     six_times = exact + 6 * (online_softmax(x).double() - exact)

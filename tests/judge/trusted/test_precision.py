@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, formats
+from drkernel.judge.trusted import cases, formats, reference_model
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -39,7 +39,7 @@ GELU = "torch.nn.functional.gelu(x @ self.weight.T / 16)"
 def drawn(dtype: str, precision: str = "ieee", forward: str = GELU):
     """The inputs of a case, the weight, and the expected outputs."""
     task = Task("t", LAYER.format(dtype=dtype, forward=forward), precision=precision)
-    model = cases.build(Reference(task), 1)
+    model = reference_model.build(Reference(task), 1)
     inputs = model.reference.inputs(2)
     return inputs[0], model.model.weight.detach(), cases.expected_outputs(task, model, inputs, False, 3, True)
 
@@ -230,7 +230,7 @@ def get_init_inputs():
 
 def chain(dtype: str, rows: int = 512, seed: int = 2):
     """As `drawn`, of a product whose multiple nearly cancels a constant here and there; an element stands alone."""
-    model = cases.build(Reference(task := Task("t", CHAIN.format(dtype=dtype, rows=rows))), 1)
+    model = reference_model.build(Reference(task := Task("t", CHAIN.format(dtype=dtype, rows=rows))), 1)
     inputs = [x / 4 for x in model.reference.inputs(seed)]
     return inputs[0], model.model.weight.detach(), cases.expected_outputs(task, model, inputs, False, 3)
 
@@ -266,7 +266,7 @@ def test_roundings_that_eager_does_not_do_are_not_granted():
     source = source.replace(
         "(x @ self.weight.T) * 3.0 + 2.0", "((x.float() @ self.weight.float().T) * 3.0 + 2.0).to(x.dtype)"
     )
-    model = cases.build(Reference(task := Task("t", source)), 1)
+    model = reference_model.build(Reference(task := Task("t", source)), 1)
     (x,) = model.reference.inputs(2)
     expected = cases.expected_outputs(task, model, [x], False, 3)
     assert expected.check(OutputTensor((x @ model.model.weight.T).detach() * 3 + 2))
@@ -307,7 +307,7 @@ def gradients(x, grad, layer, *factors):
 def test_a_relu_may_choose_as_any_products_do_that_the_task_allows(seed):
     """Of two tensors one may be rounded and the other one cut off; each way keeps other elements that are nearly 0."""
     task = Task("t", GRADIENTS, precision="tf32")
-    model = cases.build(Reference(task), 7 * seed + 1)
+    model = reference_model.build(Reference(task), 7 * seed + 1)
     x, grad = model.reference.inputs(11 * seed + 2)
     expected = cases.expected_outputs(task, model, [x, grad], False, seed, True)
     with torch.no_grad():

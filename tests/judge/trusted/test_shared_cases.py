@@ -7,7 +7,7 @@ import functools
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, structure
+from drkernel.judge.trusted import cases, reruns, structure
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import all_same, leaves
 from drkernel.judge.trusted.paired_models import PairedModels
@@ -102,7 +102,7 @@ def test_the_weights_are_those_that_the_expected_outputs_were_computed_with():
         pair = submission(task, name)
         for plan, case in drawn(pair).items():
             model = pair.model(plan.model)
-            right = cases.forward(model, model.model, case.inputs, plan.train, case.seed)
+            right = reruns.forward(model, model.model, case.inputs, plan.train, case.seed)
             assert torch.equal(right, case.expected.rounded), plan.name
 
 

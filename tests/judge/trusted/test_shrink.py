@@ -1,5 +1,7 @@
 """Sizes for the interpreter: small, and such that kernels can still be what they are at full size."""
 
+from pathlib import Path
+
 import pytest
 
 from drkernel.judge.trusted import shrink, size_cost
@@ -228,3 +230,9 @@ def test_no_operator_does_at_small_sizes_what_it_does_not_at_the_published_ones(
     assert model.down.weight.numel() and model.conv(x).shape == noise.shape
     assert not size_cost.alike(Reference(task, {"C": 8, "SIDE": 56})), "a linear layer of no width"
     assert not size_cost.alike(Reference(task, {"C": channels, "SIDE": 4})), "an image of one pixel"
+
+
+def test_indices_of_bags_are_few_since_a_program_goes_through_them_one_by_one():
+    source = (Path(__file__).parents[1] / "tasks" / "embedding_bag.py").read_text()
+    task = shrink.fit(Task("bags", source))
+    assert Reference(task, task.small).inputs(0)[0].numel() <= 512

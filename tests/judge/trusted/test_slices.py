@@ -8,10 +8,10 @@ import functools
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, slices, structure
-from drkernel.judge.trusted.cases import Perturbation
+from drkernel.judge.trusted import cases, reference_model, slices, structure
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import Plan
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.slices import Cut, find_cut
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -63,7 +63,7 @@ def _case(source: str, train: bool, regime: str, seed: int) -> cases.Case:
     given = Task("t", source)
     reference = Reference(given)
     cut = find_cut(reference, 0, train)
-    model = cases.build(reference, 1, Perturbation.NONE)
+    model = reference_model.build(reference, 1, Perturbation.NONE)
     sources = structure.observe(reference, 0)
     return cases.draw(given, Plan("a case", 0, regime, train), model, seed, sources, cut)
 
@@ -81,7 +81,7 @@ def _widened(value: torch.Tensor) -> torch.Tensor:
 def answer(case: cases.Case, given: Task, change=lambda tensor: None, train: bool = True):
     """What an honest submission returns, computed in fp64 and rounded, then changed in place."""
     reference = Reference(given)
-    model = cases.build(reference, 1, Perturbation.NONE).model.double().train(train)
+    model = reference_model.build(reference, 1, Perturbation.NONE).model.double().train(train)
     found = reference.forward(model, [_widened(value) for value in case.inputs])
     found = list(found) if isinstance(found, tuple) else [found]
     found = [value.float() if value.is_floating_point() else value for value in found]
@@ -202,7 +202,7 @@ def of_most(case: cases.Case, given: Task, left_out: float, seed: int):
     """What a submission returns that takes the statistics of most rows, at fixed places, for those of all."""
     reference, inputs = Reference(given), case.inputs
     kept = torch.rand(len(inputs[0]), generator=torch.Generator().manual_seed(seed)) >= left_out
-    model = cases.build(reference, 1, Perturbation.NONE).model
+    model = reference_model.build(reference, 1, Perturbation.NONE).model
     some, share = [_widened(value[kept]) for value in inputs], kept.double().mean()
     if "x / x.norm()" in given.source:
         return OutputTensor((inputs[0] / some[0].norm() * share.sqrt()).float())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, regimes, structure
-from drkernel.judge.trusted.cases import Case, Perturbation
+from drkernel.judge.trusted import cases, reference_model, regimes, structure
+from drkernel.judge.trusted.cases import Case
 from drkernel.judge.trusted.plans import PUBLISHED, Plan
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.structure import Use
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -142,7 +143,7 @@ def test_uniform_numbers_that_are_inputs_may_be_of_either_sign():
 
 
 def _case(task: Task, regime: str) -> Case | None:
-    model = cases.build(Reference(task), 1, Perturbation.OVERWRITE)
+    model = reference_model.build(Reference(task), 1, Perturbation.OVERWRITE)
     return cases.draw(task, Plan(regime, PUBLISHED, regime), model, 1, structure.observe(model.reference, 1))
 
 
@@ -155,7 +156,7 @@ def test_every_regime_draws_other_inputs_and_none_leaves_the_domain():
 
 
 def test_a_perturbation_reaches_the_inputs():
-    reference = cases.build(Reference(task("torch.tril(torch.rand(3, 3), -1)")), 1)
+    reference = reference_model.build(Reference(task("torch.tril(torch.rand(3, 3), -1)")), 1)
     sources = structure.observe(reference.reference, 1)
     first = cases.case_with(
         lambda: reference.reference.inputs(1), reference.reference.task, Plan("first"), reference, 1

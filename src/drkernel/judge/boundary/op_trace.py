@@ -13,6 +13,8 @@ Math = Literal["fp32", "tf32", "tf32x3", "half", "byte", "fp64"]
 
 MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
+STORES_UNKNOWN = 2.0**62
+"""See Row.stored."""
 MAX_TENSORS = 64
 """Entries of Row.tensors, and of Row.grids."""
 WORK = ("accesses", "lanes", "operations")
@@ -90,6 +92,10 @@ class Row:
 
     moved: float = 0.0
     """Bytes that the programs of a launch without data load and store, each as many as the one that moves least."""
+    stored: float = 0.0
+    """Bytes that the programs of launches without data store at most; STORES_UNKNOWN or more where only data tell."""
+    stored_lanes: float = 0.0
+    """The same with masked lanes, where data decide nothing but masks."""
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
     tile: int = 0
@@ -241,6 +247,8 @@ _FIELD_TYPES: dict[str, Any] = {
     "reach": _Amount,
     "lanes": _Amount,
     "moved": _Amount,
+    "stored": _Amount,
+    "stored_lanes": _Amount,
 }
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]

@@ -31,14 +31,15 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
-from drkernel.judge.trusted import cases, static_check
+from drkernel.judge.trusted import cases, reruns, static_check
 from drkernel.judge.trusted.block_tolerance import Tolerance
-from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import PUBLISHED, Plan
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure
@@ -246,7 +247,7 @@ class KernelBenchTrials(Generic[P]):
         model = pair.published
         effects = model.reference.argument_effects.get(self._train)
         given = cases.map_tensors(inputs, torch.clone) if effects is None or effects.edits else inputs
-        return Close(cases.forward(model, model.model, given, self._train, seed), self._limit)
+        return Close(reruns.forward(model, model.model, given, self._train, seed), self._limit)
 
     def _ask(self, pair: PairedModels, case: Case) -> OpTrace:
         """What a trial launched.

@@ -28,13 +28,14 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
-from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan
-from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan, reruns
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.generality import Generality, without_words
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
@@ -202,7 +203,7 @@ class Examination(Generic[P]):
         plan, model, inputs = case.plan, self.pair.published, case.inputs
         private = [cases.map_tensors(value, torch.clone) for value in inputs]
         self.pair.client.begin(Case(plan, inputs, first.seed, lambda: first.expected))
-        expected = cases.forward(model, model.model, private, plan.train, first.seed)  # while the submission works
+        expected = reruns.forward(model, model.model, private, plan.train, first.seed)  # while the submission works
         reply = self.pair.client.answer()
         if problem := first.expected.tolerance().check_tree(expected, reply.outputs):
             raise VerdictReached("incorrect", "wrong_values", f"{problem} (case: {plan.name})", case=plan.name)
@@ -342,6 +343,9 @@ class Examination(Generic[P]):
         speedup = measured.speedup
         if self.config.timed_shapes > 1 and not doubt:
             speedup, doubt = self._over_shapes(measured)
+        with self._stage("long shapes"):
+            if self.config.shapes != "ignore":
+                self.generality.ask_long_shapes(self.pair, self.modes, len(self.prepared.long))
         self.evidence |= self.generality.evidence
         given = speedup, measured, found.coverage, bool(doubt), self.config.lazy_below
         detail = doubt or ablation.about(self.evidence)

@@ -3,10 +3,15 @@ not."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
+from drkernel.judge.trusted import plans
+from drkernel.judge.trusted.cases import Case
+from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 
@@ -57,6 +62,23 @@ class Generality:
                 raise VerdictReached("not_general", "wrong_on_other_shape", detail, **verdict.evidence) from None
             self._note(verdict.detail)
         return None
+
+    def ask_long_shapes(self, pair: PairedModels, modes: tuple[bool, ...], number: int) -> None:
+        """Asks where one size is long, for so many sizes. That costs time, so it is asked last: who takes too long or
+        raises an error there has the verdict that it had.
+
+        Raises:
+            VerdictReached: outputs are wrong.
+        """
+
+        def ask(case: Case) -> None:
+            with contextlib.suppress(Failed, PeerClosed):
+                pair.ask(case)
+
+        with contextlib.suppress(Failed, DeadlineExceeded, PeerClosed):
+            for chosen in plans.long_plans(modes, number):
+                if case := next(filter(None, map(pair.draw, chosen)), None):
+                    self.allow_errors(pair.client, functools.partial(ask, case))
 
     def note(self, failure: Failed) -> None:
         """Notes that it refuses another shape; to read or write outside of its tensors is no refusal."""

@@ -32,6 +32,8 @@ class LeastWork:
     """Operations of the reference's products (two per multiply-add), by the arithmetic of their operands."""
     unread: frozenset[int] = frozenset()
     """The places among the tensors of the inputs of those that the reference never reads."""
+    written: int = 0
+    """Bytes of the outputs alone, without those that are inputs or weights."""
 
     @property
     def operations(self) -> float:
@@ -52,7 +54,7 @@ def least_work(reference: Reference, train: bool) -> LeastWork | None:
                 outputs = [t for _, t in leaves(reference.forward(model, inputs)) if isinstance(t, Tensor)]
             written = sum(_bytes(output) for output in outputs if not counter.is_given(output))
             unread = frozenset(place for place, tensor in enumerate(given) if not counter.is_read(tensor))
-            return LeastWork(counter.bytes_read + written, counter.flops, unread)
+            return LeastWork(counter.bytes_read + written, counter.flops, unread, written)
     return None
 
 
@@ -93,7 +95,7 @@ class _Counter(Recorder):
         self, name: str, read: list[Tensor], written: list[Tensor], flops: float = 0.0, *more: Any, **others: Any
     ) -> Row:
         row = super().add(name, read, written, flops, *more, **others)
-        if flops:
+        if flops and name not in GATHERS:
             self.flops[row.math] = self.flops.get(row.math, 0.0) + flops
         for tensor in read:
             if (regions := self._regions.get(_memory(tensor))) is not None:

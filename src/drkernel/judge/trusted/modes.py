@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import reference_model, reruns
 from drkernel.judge.trusted.outputs import all_same, leaves
 from drkernel.tasks.module import Reference
 
@@ -18,10 +18,10 @@ def mode_alternatives(reference: Reference, seed: int) -> list[tuple[bool, ...]]
     - `[(True,), (False,)]` where the modes differ otherwise (batch norm): KernelBench runs modules as they are
       constructed, and inference kernels are written for eval.
     """
-    model = cases.build(reference, seed)
+    model = reference_model.build(reference, seed)
     inputs = reference.inputs(seed)
     evaluated, trained, trained_again = (
-        leaves(cases.forward(model, model.model, inputs, train, s))
+        leaves(reruns.forward(model, model.model, inputs, train, s))
         for train, s in ((False, seed), (True, seed), (True, seed + 1))
     )
     if not all_same(trained, trained_again):

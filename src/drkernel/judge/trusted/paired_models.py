@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import cases, weight_perturbation
-from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
+from drkernel.judge.trusted import cases, reference_model, reruns, weight_perturbation
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.reference_model import Perturbation, ReferenceModel
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.slices import LARGE, Cut
 from drkernel.judge.trusted.verdicts import VerdictReached
@@ -80,7 +81,7 @@ class PairedModels:
         reference = self._prepared.reference_of(number)
         perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
         seeds = self._shared.seeds if self._shared else self._seeds
-        model = self._models[number] = cases.build(
+        model = self._models[number] = reference_model.build(
             reference, seeds("model", number), perturbation, number == WIDE_WEIGHTS
         )
         theirs = self.client.build(number, model)
@@ -158,7 +159,7 @@ class PairedModels:
             with contextlib.suppress(DrKernelError):
                 if not first.large:
                     given = [cases.map_tensors(value, torch.clone) for value in inputs()]
-                    cases.forward(self.published, self.published.model, given, plan.train, seed)
+                    reruns.forward(self.published, self.published.model, given, plan.train, seed)
                 return cases.case_with(inputs, self._prepared.task, plan, self.published, seed, self._cut(plan))
         return None
 

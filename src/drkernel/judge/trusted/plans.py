@@ -12,6 +12,8 @@ PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
 WIDE_WEIGHTS = -1
 """As PUBLISHED, with matrices whose numbers fp16 does not hold."""
+LONG = -2
+"""And down: the task with one long size each, with perturbed weights; see long_shapes."""
 HIDDEN_SHAPES = 2
 FIRST_TIMED = FIRST_HIDDEN + HIDDEN_SHAPES
 """From here on: other shapes that are timed, with perturbed weights."""
@@ -67,6 +69,14 @@ def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterato
     for name in (*["near_one"] * lowered, *regimes):
         yield Plan(DESCRIPTIONS[name], PUBLISHED, name, train)
     yield Plan("weights beyond the range of fp16", WIDE_WEIGHTS, "given", train)
+
+
+def long_plans(train: tuple[bool, ...], shapes: int) -> Iterator[tuple[Plan, Plan]]:
+    """What is asked where one size is long: rows that are sorted, whose maxima grow along them; and if these do not
+    suit the task, the inputs as given."""
+    for k in range(shapes):
+        name, mode = "one size as long as in the published task", train[k % len(train)]
+        yield Plan(f"{name}, sorted rows", LONG - k, "ordered", mode), Plan(name, LONG - k, "given", mode)
 
 
 def mixed_plan(train: bool, model: int = PUBLISHED) -> Plan:

@@ -16,14 +16,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, modes, regimes, shrink, size_cost, slices, structure, trivial_outputs
+from drkernel.judge.trusted import (
+    attribution,
+    modes,
+    regimes,
+    shrink,
+    size_cost,
+    slices,
+    structure,
+    thresholds,
+    trivial_outputs,
+)
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.formats import PRODUCTS
 from drkernel.judge.trusted.least_work import inputs_read, least_work
 from drkernel.judge.trusted.outputs import all_same, leaves
-from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES
+from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG
 from drkernel.judge.trusted.shared_cases import SharedCases
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
@@ -66,10 +76,14 @@ class PreparedTask:
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
     dropped: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     """Shapes that would be timed, too, with the reason why they are not."""
+    long: Sequence[Reference] = field(default=(), kw_only=True)
+    """The task with one long size each, where the published sizes are not tried; see long_shapes."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
     masked: bool = field(default=False, kw_only=True)
     """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
+    scaled: tuple[str, ...] = field(default=(), kw_only=True)
+    """Regimes that get past thresholds of the reference that others do not get past; see thresholds."""
     narrow: bool = field(default=False, kw_only=True)
     """Whether the reference multiplies numbers of fewer than 32 bits, or has `halves`: then kernels may, too."""
     shared: SharedCases | None = field(default=None, kw_only=True)
@@ -83,12 +97,15 @@ class PreparedTask:
     @property
     def special(self) -> tuple[str, ...]:
         """Regimes for some tasks: a few numbers that carry the result, where outputs of a large task come from the
-        whole batch (of values that are all alike, a part stands for the rest); and other indices, where it has some."""
+        whole batch (of values that are all alike, a part stands for the rest); other indices, where it has some; and
+        `scaled`."""
         indices = regimes.CHOICES if regimes.has_choices(self.sources) else ()
-        return (*["few"] * self.reduces, *indices)
+        return (*["few"] * self.reduces, *indices, *self.scaled)
 
     def reference_of(self, model: int) -> Reference:
         """The reference for a model by its number; see plans."""
+        if model <= LONG:
+            return self.long[LONG - model]
         if model >= FIRST_TIMED:
             return self.timed[model - FIRST_TIMED].reference
         return self.hidden[model - FIRST_HIDDEN] if model >= FIRST_HIDDEN else self.reference
@@ -191,6 +208,8 @@ def prepare(
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
     prepared.narrow, prepared.shared = halves or narrow.seen, SharedCases(seeds.under("cases"))
+    with spent("thresholds"):
+        prepared.scaled = thresholds.unreached(base, sources, alternatives[0][0], seed)
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared

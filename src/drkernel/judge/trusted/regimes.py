@@ -116,6 +116,8 @@ _PURE: dict[str, tuple[Fill, ...]] = {
 _NEAR_ONE = _plain(lambda x, z: 1 + z / 128)
 PURE = (*_PURE, "alike")
 """The regimes that change all values in one way."""
+SCALED = {f"scaled{power:+}": 2.0**power for power in (-4, -8, -12, 4, 8, 12)}
+"""The regimes for references with thresholds that others do not get past: the given values times a number."""
 CHOICES = ("crowded", "ends")
 """The regimes that change whole numbers alone: indices, labels, lengths."""
 REGIMES: dict[str, int] = {
@@ -127,6 +129,7 @@ REGIMES: dict[str, int] = {
     "few": 3,
     "crowded": 1,
     "ends": 1,
+    **dict.fromkeys(SCALED, 1),
 }
 """Value distributions by name, with their number of variants. Later ones are milder, for references that leave their
 domain on the first; in the last one, all numbers stay in the range of their draw."""
@@ -144,6 +147,7 @@ DESCRIPTIONS = {
     "few": "a few very large values at random places",
     "crowded": "half of the indices alike",
     "ends": "the first and the last index alone",
+    **{name: f"the given values times {factor:g}" for name, factor in SCALED.items()},
 }
 """Of regimes, in words that feedback can use."""
 
@@ -154,6 +158,8 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
         return None
     if regime in CHOICES:
         return functools.partial(_choose, regime, seed)
+    if regime in SCALED:
+        return functools.partial(_scale_values, SCALED[regime])
 
     def fill(numbers: Tensor, source: Source, index: int) -> None:
         if source.use == Use.CHOICE or not numbers.numel():
@@ -179,6 +185,11 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
             numbers.copy_(values)
 
     return fill
+
+
+def _scale_values(factor: float, numbers: Tensor, source: Source, index: int) -> None:
+    if source.use not in (Use.CHOICE, Use.RANGE):
+        numbers.mul_(factor)
 
 
 def has_choices(sources: Sequence[Source]) -> bool:

@@ -19,8 +19,9 @@ from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode, encode
 from drkernel.judge.boundary.zygote import Process
-from drkernel.judge.trusted.cases import Case, ReferenceModel
+from drkernel.judge.trusted.cases import Case
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.reference_model import ReferenceModel
 from drkernel.types import DrKernelError, KernelTime, Precision
 
 T = TypeVar("T")

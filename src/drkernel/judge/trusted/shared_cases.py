@@ -14,11 +14,12 @@ from typing import Any
 
 from torch import Tensor
 
-from drkernel.judge.trusted import cases
-from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
+from drkernel.judge.trusted import reference_model
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import bytes_of
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.plans import Plan
+from drkernel.judge.trusted.reference_model import Perturbation, ReferenceModel
 
 TELLING = 2**10
 """So many numbers cannot be learnt from verdicts."""
@@ -80,7 +81,7 @@ class SharedCases:
             weights = [*model.model.parameters(), *model.model.buffers()]
             if not self._takes(_PER_WEIGHT * bytes_of(weights)):
                 return None
-            self._models[key] = cases.build(model.reference, model.seed, model.perturbation)
+            self._models[key] = reference_model.build(model.reference, model.seed, model.perturbation)
             self._models[key].initial_weights.clear()
         return self._models[key]
 

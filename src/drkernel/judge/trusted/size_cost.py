@@ -21,6 +21,8 @@ from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
+_PER_INDEX = 128
+"""An index of a bag counts as so many values: a program goes through its bag one by one, and bags are unlike."""
 LEAST_GROUP = 8
 """A norm over fewer elements tells little, and rounding may turn its signs."""
 
@@ -30,7 +32,7 @@ class Cost:
     """Of one forward of the reference."""
 
     values: int
-    """Elements of inputs and outputs."""
+    """Elements of inputs and outputs, and what goes through indices one by one."""
     weights: int
     flops: float
     undefined: bool = False
@@ -66,7 +68,13 @@ def _cost_of(reference: Reference, limit: Cost | None, usual: frozenset | None) 
     with _Flops() as flops, _counted_attention(), _groups() as groups, Forms() as forms:
         outputs = reference.forward(model.eval(), inputs)
     undefined = _has_nan(outputs) or (usual is not None and not forms.found <= usual)
-    return Cost(count(inputs, outputs), weights, flops.total, undefined, min(groups, default=math.inf))
+    return Cost(
+        count(inputs, outputs) + _PER_INDEX * flops.indices,
+        weights,
+        flops.total,
+        undefined,
+        min(groups, default=math.inf),
+    )
 
 
 class _Flops(TorchDispatchMode):
@@ -74,12 +82,15 @@ class _Flops(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.total = 0
+        self.total = self.indices = 0
+        """`indices`: of bags of embeddings."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if count := flop_registry.get(func.overloadpacket):
             self.total += count(*args, **(kwargs or {}), out_val=made)
+        if func.overloadpacket.__name__.startswith("_embedding_bag"):
+            self.indices += args[1].numel()
         return made
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -149,13 +149,11 @@ class Expected:
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
         for path, value in self._rounded:
-            how = path, value, found[path], slack, self._lowered(path), self.chained
+            lowered = ((name, dict(leaves(low))[path]) for name, low in self.lowered_later())
+            how = path, value, found[path], slack, lowered, self.chained
             if path not in self._left_out and (problem := self._leaves[path].check(*how)):
                 return problem
         return None
-
-    def _lowered(self, path: str) -> Iterator[tuple[str, Any]]:
-        yield from ((name, dict(leaves(tree))[path]) for name, tree in self.lowered_later())
 
     def fits(self, tree: Any) -> bool:
         """Whether outputs are right, without saying why not."""
@@ -167,10 +165,11 @@ class Expected:
     def set_more_noise(self, trees: Callable[[], Iterable[Any]], allowed: Callable[[], Iterable[Any]] = tuple) -> None:
         """Says where outputs with other rounding come from, and those with products in the formats that the task
         allows. They are asked for once, before what is near is refused."""
+        at = lambda given, path: (dict(leaves(tree))[path] for tree in given())
         for path, leaf in self._leaves.items():
-            leaf.more_noise = functools.partial(_at, trees, path)
+            leaf.more_noise = functools.partial(at, trees, path)
             for low in leaf.lowerings:
-                low.allowed = functools.partial(_at, allowed, path)
+                low.allowed = functools.partial(at, allowed, path)
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
@@ -239,8 +238,8 @@ class _Leaf:
         else:
             rows = Rows(row_errors, (row_squares / max(1, self._table[1])).sqrt()).settled(nothing)
             self._atol = k_max * torch.maximum(rows.error, least * rows.size)[:, None]
-        in_range = self.reference_max < _RANGE  # else another order of operations may overflow
-        self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+        vague = noise > max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+        self.well_conditioned = not vague and self.reference_max < _RANGE
 
     @functools.cached_property
     def _atol(self) -> Tensor:
@@ -397,7 +396,3 @@ class _Leaf:
             if not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1]):
                 return True
         return False
-
-
-def _at(trees: Callable[[], Iterable[Any]], path: str) -> Iterator[Any]:
-    return (dict(leaves(tree))[path] for tree in trees())

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import cases, regimes, shrink
-from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted import cases, reference_model, regimes, shrink
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, Plan
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
@@ -42,7 +43,7 @@ def doubt(
         DrKernelError: inputs are not finite, or where outputs are not depends on rounding.
     """
     task = reference.task
-    model = cases.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
+    model = reference_model.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
     first, passing, vague = None, {}, False
     for index, regime in enumerate(("given", "given", *regimes.PURE)):  # twice: no other regime may suit the task
         plan = Plan(regime, DEFAULT_WEIGHTS, regime, train)  # not a timed one: only those need patterns of precision

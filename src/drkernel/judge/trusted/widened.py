@@ -25,11 +25,16 @@ def run(dtype: torch.dtype, mode: TorchDispatchMode | None) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+_ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
+
+
 class _Widened(TorchDispatchMode):
-    """What a reference asks for in fp32, as by `x.float()`, is fp64, as weights are. Random numbers are the same."""
+    """What a reference asks for in fp32 or 16 bits, as by `x.float()` or `x.bfloat16()`, is fp64, as weights are: what
+    it rounds to 16 bits and computes in them has the errors of a task that has 16 bits from the start. Random numbers
+    are the same."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if kwargs.get("dtype") is torch.float32 and "rand" not in func.overloadpacket.__name__:
+        if kwargs.get("dtype") in _ROUNDED and "rand" not in func.overloadpacket.__name__:
             kwargs = kwargs | {"dtype": torch.float64}
         return func(*args, **kwargs)

@@ -6,7 +6,7 @@ import pytest
 
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated import steady
-from drkernel.judge.devices.simulated.accesses import growth_of_products
+from drkernel.judge.devices.simulated.accesses import growth_of_products, growth_of_shared
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.grids import joined
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -96,3 +96,53 @@ def test_a_steady_kernel_that_skips_masked_blocks_has_half_of_the_products_and_n
         assert growth_of_products(dataclasses.replace(row, full_flops=told), scale) == expected
         assert growth_of_products(dataclasses.replace(row, full_flops=told, steady=False), scale) >= 4096
         assert growth_of_products(dataclasses.replace(row, full_flops=told, full_moved=0.0), scale) >= 4096
+
+
+LAST = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x, parts, count, out, n, P, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(pid * BLOCK, n, P * BLOCK):
+        total += tl.load(x + start + tl.arange(0, BLOCK))
+    tl.store(parts + pid, tl.sum(total, 0))
+    rounds = 1
+    if tl.atomic_add(count, 1) == P - 1:
+        tl.store(out, tl.sum(tl.load(parts + tl.arange(0, BLOCK)), 0))
+"""
+
+
+def test_what_the_last_program_does_once_leaves_a_kernel_steady_though_not_strictly():
+    assert steady.kernels(LAST) == {"add"} and not steady.kernels(LAST, strictly=True)
+    assert not steady.kernels(
+        LAST.replace("        tl.store(out", "        for k in range(P):\n            tl.store(out")
+    )
+    inside = LAST.replace("        total +=", "        if tl.load(x) > 0:\n            total *= 2\n        total +=")
+    assert not steady.kernels(inside)
+
+
+def test_a_number_of_rounds_that_a_branch_over_data_decides_is_data():
+    more = LAST + "        rounds = 2\n    for k in range(rounds):\n        tl.store(out, 1.0)\n"
+    assert not steady.kernels(more)
+
+
+def test_programs_of_a_fixed_grid_that_tell_their_steps_take_the_time_of_these():
+    """528 programs add up a tensor; each has a sum of its lanes to store, however long the tensor is."""
+    tensors = [Traffic(2**14, 2**16, 2**16), Traffic(528, 2112, 16896, True)]
+    row = Row("add", "add:1", True, 1, 528, arithmetic=2.2e6, dense_arithmetic=2.2e6, block=2048, accesses=1600,
+              lanes=18e3, tensors=tensors, grids=[Grid(528, 2**14, False)])  # fmt: skip
+    full = dataclasses.replace(row, arithmetic=73e6, accesses=9768, lanes=2.0**24, moved=2.0**26, tensors=[])
+    known = joined(OpTrace([row]), OpTrace([full]), False, steps=frozenset({"add"}))
+    unknown = joined(OpTrace([row]), OpTrace([full]), False)
+    scale = Scale(1024.0, numel={2**14: 1024.0})
+    of = lambda trace: estimate_times(trace, GPUS["H200"], scale)[0].microseconds
+    assert of(known) < 30 and of(unknown) > 300
+
+
+def test_parts_of_a_tensor_that_begin_within_a_sector_are_loaded_once():
+    """64 programs load 16 indices of 8 bytes each, one by one, as bags of an embedding do."""
+    row = Row("bag", "bag:1", True, 1, 64, block=32, accesses=2240, tensors=[Traffic(1024, 8192, 32768)], reused=24480)
+    assert not growth_of_shared(row, Scale(extents={64: 64.0}), 4096.0)

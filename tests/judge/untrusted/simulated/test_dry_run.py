@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from drkernel.judge.boundary.op_trace import STORES_UNKNOWN
 from drkernel.judge.untrusted.simulated.dry_run import launched
 
 NOTHING = {"list": [{"list": []}, {"dict": []}]}
@@ -182,3 +183,47 @@ def test_programs_say_what_the_least_of_them_moves():
     assert row.accesses == 32 and row.moved in (16 * 2 * 4 * 64, 16 * 2 * 4 * 40)
     assert launch_of(waits).moved == launch_of(fails).moved == 0
     assert launch_of(normal, shape=[100]).moved == 2 * 2 * 4 * 36
+
+
+@triton.jit
+def by_row(x, index, out, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    given = tl.load(x + tl.load(index + row) * 0 + i, mask=i < n)
+    tl.store(out + row * n + i, given, mask=i < n)
+
+
+@triton.jit
+def as_data_say(x, index, out, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    for start in range(0, tl.load(index + row), BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + row * n + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def stores(launch):
+    """The most bytes that the programs of a launch store, without masked lanes and with them."""
+    metas = [["float32", [64, 3000], [3000, 1]], ["int32", [64], [1]]]
+    model = type("Model", (nn.Module,), {"forward": lambda model, x, index: launch(x, index, torch.empty_like(x))})
+    (row,) = (row for row in launched(model, NOTHING, {"list": [{"tensor": 0}, {"tensor": 1}]}, metas, False).rows
+              if row.triton)  # fmt: skip
+    return row.stored, row.stored_lanes
+
+
+def test_what_a_launch_stores_at_most_is_told_without_data():
+    blocks = triton.cdiv(64 * 3000, 1024)
+    flat = lambda x, index, out: double[(blocks,)](x, out, x.numel(), BLOCK=1024) or out
+    assert stores(flat) == (4 * 1024 * blocks, 4 * 1024 * blocks)
+    few = lambda x, index, out: double[(8,)](x, out, x.numel(), BLOCK=1024) or out
+    assert stores(few)[0] == 4 * 1024 * 8
+
+
+def test_masks_behind_loaded_indices_leave_the_lanes_alone_as_a_bound():
+    rows = lambda x, index, out: by_row[(64,)](x, index, out, 3000, BLOCK=2048) or out
+    assert stores(rows) == (STORES_UNKNOWN, 64 * 4 * 2048)
+
+
+def test_what_the_host_has_read_or_loops_over_data_tell_is_not_known():
+    loops = lambda x, index, out: as_data_say[(64,)](x, index, out, 3000, BLOCK=1024) or out
+    assert stores(loops)[0] == STORES_UNKNOWN
+    read = lambda x, index, out: double[(int(index.sum()),)](x, out, 3000, BLOCK=1024) or out
+    assert stores(read) == (STORES_UNKNOWN, STORES_UNKNOWN)

@@ -1,5 +1,7 @@
 """What no GPU would launch is refused, at the sizes of the interpreter and at the published ones."""
 
+import contextlib
+
 import pytest
 import torch
 import triton
@@ -98,7 +100,7 @@ def test_limits_hold_at_the_published_sizes(judge):
 def product(a, b, out, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FORM: tl.constexpr):
     """A tile of a product whose operands are read as rows of BK numbers, whatever they are."""
     m, n, acc = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.zeros([BM, BN], tl.float32)
-    for k in tl.range(0, K, BK, num_stages=2 if FORM == "two stages" else None):
+    for k in tl.range(0, BK if FORM == "once" else K, BK, num_stages=2 if FORM == "two stages" else None):
         at = k + tl.arange(0, BK)
         if FORM == "index":
             at += tl.load(out.to(tl.pointer_type(tl.int32), bitcast=True))
@@ -129,7 +131,9 @@ def test_the_stages_of_a_loop_must_fit_into_shared_memory():
     with pytest.raises(LaunchLimitExceeded, match=found):
         tile(num_stages=4)
     tile("two stages", num_stages=4)
-    tile(k=64, num_stages=4)  # no loop
+    with pytest.raises(LaunchLimitExceeded, match=found):
+        tile(k=64, num_stages=4)  # a loop, since the compiler does not know K
+    tile("once", num_stages=4)
     tile(kind=torch.bfloat16, num_stages=4)
     with pytest.raises(LaunchLimitExceeded, match="at least 262144 bytes"):
         tile(kind=torch.bfloat16, k=512, blocks=(256, 256, 256))
@@ -144,3 +148,29 @@ def test_an_autotuner_leaves_out_what_does_not_fit():
     tuned = triton.autotune([triton.Config({}, num_stages=stages) for stages in (5, 4, 3)], ["K"])(product)
     launch(tuned, (1,), torch.zeros(128), torch.zeros(128), torch.zeros(2**15), 128, 256, 128, 64, FORM="")
     assert tuned.best_config.num_stages == 3
+
+
+@pytest.mark.parametrize(("warps", "text"), [(64, "64 warps are 2048 threads"), (3, "must be a power of 2, found 3")])
+def test_warps_that_no_gpu_starts(warps, text):
+    with pytest.raises(Exception, match=text):
+        launch(fill, (1,), torch.zeros(4), BLOCK=4, ROWS=1, num_warps=warps)
+
+
+@triton.jit
+def told(x, mode, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+
+@pytest.mark.parametrize("mode", ["relu", [1, 2], torch.float32])
+def test_arguments_that_triton_hands_to_no_kernel(mode):
+    with pytest.raises(Exception, match="the argument `mode` is a "):
+        launch(told, (1,), torch.zeros(4), mode, BLOCK=4)
+
+
+@pytest.mark.parametrize(("bk", "kind", "fits"), [(8, "float16", False), (16, "float16", True), (8, "float32", False)])
+def test_a_product_of_few_terms_is_refused_at_the_published_sizes_alone(bk, kind, fits):
+    x = torch.zeros(64, dtype=getattr(torch, kind))
+    launch(product, (1,), x, x, torch.zeros(256), 64, 16, 16, bk, FORM="")
+    run = lambda: dry(lambda a: product[(1,)](a.to(x.dtype), a.to(x.dtype), a, 64, 16, 16, bk, FORM=""), [256])
+    with contextlib.nullcontext() if fits else pytest.raises(LaunchLimitExceeded, match=f"sums {bk} terms"):
+        run()

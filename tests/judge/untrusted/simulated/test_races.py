@@ -60,6 +60,8 @@ def last_of_all(x, out, programs, WAITS: tl.constexpr):
     tl.store(x + pid, pid)
     if WAITS == "no":
         tl.atomic_add(x + programs, 1, mask=pid < 0)
+    elif WAITS == "dropped":
+        tl.atomic_add(x + programs, 1)
     elif WAITS == "barrier":
         tl.atomic_add(x + programs, 1)
         while tl.atomic_add(x + programs, 0) < programs:
@@ -75,8 +77,9 @@ def test_programs_that_wait_for_others_may_load_what_these_store():
         out = torch.zeros(4, dtype=torch.int32)
         launch(last_of_all, (4,), torch.zeros(5, dtype=torch.int32), out, 4, WAITS=waits)
         assert out.tolist() == [3] * 4
-    with pytest.raises(InterpreterError, match=RACE):
-        launch(last_of_all, (4,), torch.zeros(5, dtype=torch.int32), out, 4, WAITS="no")
+    for waits in ("no", "dropped"):  # who drops what an atomic operation returns has not waited
+        with pytest.raises(InterpreterError, match=RACE):
+            launch(last_of_all, (4,), torch.zeros(5, dtype=torch.int32), out, 4, WAITS=waits)
 
 
 @triton.jit

@@ -16,7 +16,7 @@ from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Usual
 from drkernel.judge.devices.cuda.device import CudaPreparedTask
 from drkernel.judge.devices.cuda.single_calls import KINDS, WAITING
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, rounding
+from drkernel.judge.trusted import cases, reference_model, rounding
 from drkernel.judge.trusted.runner_client import RunnerClient
 
 _START_S = 60.0
@@ -45,7 +45,7 @@ def compile_comparisons() -> None:
 def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: DeviceBuffers) -> None:
     """Sets `buffers.usual` and `flush_kernel`. What took longer than the lower quartile was disturbed."""
     reference, size = prepared.reference, prepared.bytes_per_call
-    client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
+    client, mine = RunnerClient(process, _START_S), reference_model.build(reference, 0)
     client.load(warm_up.CALIBRATION, "ModelNew")
     client.build(0, mine)
     tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()

@@ -23,7 +23,17 @@ from drkernel.judge.devices.limits import Limits, limits_of, roofline
 from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
-from drkernel.judge.trusted import attribution, cases, footprint, plans, prepare, shrink, slices, timed_shapes
+from drkernel.judge.trusted import (
+    attribution,
+    cases,
+    footprint,
+    plans,
+    prepare,
+    reference_model,
+    shrink,
+    slices,
+    timed_shapes,
+)
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
@@ -153,7 +163,7 @@ class CudaDevice:
         reference, seeds = prepared.reference, Seeds(self._secret, prepared.task.digest)
         profiles, waits, size = {}, {}, 0
         for train, *_ in prepared.mode_alternatives:
-            model = cases.build(reference, seeds("profile"))
+            model = reference_model.build(reference, seeds("profile"))
             inputs = reference.inputs(seeds("profile"))
             outputs = reference.forward(model.model.train(train), inputs)
             size = max(size, *(footprint.bytes_of(tree) for tree in (inputs, outputs)))

@@ -11,6 +11,10 @@ _LEAST_NEEDED = 0.5
 that it skips those behind a causal mask."""
 
 
+_LOADED_ONCE = 1.5
+"""Times the data, what programs load of them if each loads its own: parts begin and end within a sector."""
+
+
 def growth_of_products(row: Row, scale: Scale) -> float:
     """How much more operations of tl.dot there are: as the reference's products grow, or as programs without data say,
     if that is more. If it is less, a steady kernel is believed, down to `_LEAST_NEEDED`; not so where they were stopped
@@ -35,10 +39,10 @@ def accesses_of(
     if known is not None:
         fewer = row.accesses * growth_of_accesses(row, growth, products, known)
         found = min(found, max(fewer, row.full_accesses))
-    return min(found, row.full_accesses) if not products and _is_told(row, moved) else found
+    return min(found, row.full_accesses) if not products and is_told(row, moved) else found
 
 
-def _is_told(row: Row, moved: float) -> bool:
+def is_told(row: Row, moved: float) -> bool:
     """Whether programs without data tell how much they access: they do as many steps as those with data, no fewer than
     those of the small run, and go through the data together. Not of products: what loops of tl.dot reach was measured
     with accesses that grow as these do."""
@@ -69,7 +73,7 @@ def growth_of_shared(row: Row, scale: Scale, programs: float) -> float:
     """
     grown = 0.0
     for tensor in row.tensors:
-        if tensor.stored or tensor.total - row.reused <= tensor.unique:
+        if tensor.stored or tensor.total - row.reused <= _LOADED_ONCE * tensor.unique:
             continue  # what is loaded twice, the same program loads twice
         for loaded in (tensor.total, tensor.total - row.reused):
             elements = loaded / max(tensor.unique, 1) * tensor.numel / max(row.programs, 1)

@@ -6,23 +6,36 @@ import itertools
 from collections.abc import Callable
 
 from drkernel.judge.boundary import aten
-from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
-from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated import floor, steady
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
-from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
+from drkernel.judge.trusted import attribution, long_shapes, prepare, shrink, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
+from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.least_work import inputs_read
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import reading
+from drkernel.judge.trusted.spent import spent
+from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, KernelTime, Task
+
+_WRITTEN = 0.99
+"""Of the bytes of all outputs, those that must be written: the last block of each row is written in part."""
+
+
+def _stored(row: Row, is_steady: bool) -> float:
+    """Bytes that the calls of a row without data write at most."""
+    if not row.triton:
+        return sum(tensor.unique for tensor in row.tensors if tensor.stored)
+    return min(row.stored, row.stored_lanes) if is_steady else row.stored
 
 
 class SimulatedDevice:
@@ -71,6 +84,10 @@ class SimulatedDevice:
         published, gpu = Reference(task), for_precision(self._gpu, task.precision)
         cost_model = Roofline(gpu, scale_of(task))
         prepared = prepare.prepare(reference, reference, self._secret, cost_model, aten.record, published)
+        seed = Seeds(self._secret, task.digest)("long")
+        with spent("long shapes"):
+            names = prepare.names_that_size_inputs(task, reference, seed)
+            prepared.long = long_shapes.references(task, reference, published, names, seed)
         if self._timed_shapes > 1:
             at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
             given = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
@@ -86,6 +103,8 @@ class SimulatedDevice:
             left = sorted({row.name for row in trace.full.rows})
             does = f"PyTorch runs {', '.join(left[:6])}" if left else "it computes nothing"
             submission.refuse("no_triton_launch", f"forward launches no Triton kernel at the published sizes; {does}")
+        if not prepared.sizes:
+            self._expect_all_is_written(cost, submission, trace)
         with reading("a trace"):
             ours = self._priced(prepared, cost, submission, trace)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
@@ -93,6 +112,26 @@ class SimulatedDevice:
         limits = LIMITS[self._gpu.sheet]
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
         return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
+
+    def _expect_all_is_written(self, cost: ReferenceCost, submission: Submission, trace: OpTrace) -> None:
+        """The kernels and operators must write as many bytes as the outputs have at the published size.
+
+        Raises:
+            VerdictReached: they do not, whatever the data are.
+        """
+        expected = submission.case.expected
+        if trace.full is None or cost.least is None or expected.aliases:
+            return
+        steps = steady.kernels(submission.written, strictly=True)
+        stored = sum(_stored(row, row.name in steps) for row in trace.full.rows)
+        if stored < _WRITTEN * cost.least.written:
+            raise VerdictReached(
+                "incorrect",
+                "wrong_values",
+                f"at the published sizes outputs have {cost.least.written} bytes, and no more than {stored:.0f} are "
+                "written: the grid or the blocks are too small there",
+                case="the published sizes",
+            )
 
     def _priced(
         self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission, trace: OpTrace
@@ -113,7 +152,7 @@ class SimulatedDevice:
         read = inputs_read(case.inputs, cost.least)
         least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, read, outputs)
         sheet = floor.sheet_us(cost.trace, cost.least, LIMITS[self._gpu.sheet], scale, task.precision)
-        return floor.raised(times, max(least, sheet))
+        return floor.raised(times, max(least, sheet, cost.min_time_us if selected else 0.0))
 
     def pause(self) -> float:
         """There is nothing to share."""

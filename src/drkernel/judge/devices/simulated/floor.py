@@ -52,11 +52,16 @@ def _missing(reference: OpTrace, trace: OpTrace, scale: Scale) -> tuple[float, f
     """
 
     def total(rows: Iterable[Row]) -> tuple[float, float]:
-        products = [(row, row.flops - row.needless) for row in rows if not row.triton and row.flops]
+        products = [(row, row.flops - row.needless) for row in rows if _multiplies(row)]
         return sum(flops for _, flops in products), sum(flops * scale.of_products(row) for row, flops in products)
 
     (small, full), (left, left_full) = total(reference.rows), total(trace.rows)
     return max(0.0, small - left), max(0.0, full - left_full)
+
+
+def _multiplies(row: Row) -> bool:
+    """Whether it is an operator with products. What gathers rows may add them up, which is work of the loads."""
+    return bool(row.flops) and not row.triton and row.name not in GATHERS
 
 
 def least_us(
@@ -81,7 +86,7 @@ def least_us(
         for t in inputs
     )
     written = sum(scale.of_tensor(t.numel()) * t.numel() * t.element_size() for t in outputs)
-    rates = [_rate(row, gpu, precision) for row in reference.rows if row.flops and not row.triton]
+    rates = [_rate(row, gpu, precision) for row in reference.rows if _multiplies(row)]
     products = _missing(reference, trace, scale)[1] / max(rates) if rates else 0.0
     return 1e6 * max(stream_s(read + written, 1, gpu), products) + gpu.kernel_us
 

@@ -28,6 +28,7 @@ from drkernel.judge.devices.simulated.accesses import (
     filled_share,
     growth_of_products,
     growth_of_shared,
+    is_told,
 )
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
@@ -269,7 +270,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
         accesses * ACCESS_NS * 1e-9 / together + unique / PROGRAM_BANDWIDTH / moving,
     )
     block, padding = _block(row, fewest, scale)
-    work = _arithmetic(row, row.arithmetic * (by_hand or growth * padding)) / gpu.vector_ops / filled
+    grown, told = row.arithmetic * (by_hand or growth * padding), not products and is_told(row, unique)
+    work = _arithmetic(row, grown, told) / gpu.vector_ops / filled
     if products and row.flops:
         stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
         filling = 2 * SHORT_WINDOW * stored * _calls(row, scale)
@@ -280,17 +282,20 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     launches = _calls(row, scale)
     all_programs = launches * fewest
     if row.full_grid:  # what a loop of launches goes through grows as the loop does
-        all_programs = max(row.calls * fewest, launches * min(fewest, row.full_grid))
+        seen = row.calls * (min(fewest, row.full_grid) if told and launches <= row.calls else fewest)
+        all_programs = max(seen, launches * min(fewest, row.full_grid))
     return 1e6 * max(busy, all_programs * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
 
 
-def _arithmetic(row: Row, grown: float) -> float:
-    """Instructions at full size: those of the small run, which have `grown`, unless programs at full size do far more.
+def _arithmetic(row: Row, grown: float, is_told: bool) -> float:
+    """Instructions at full size: those of the small run, which have `grown`, unless programs at full size do far more,
+    or far less where they tell how many steps they do (`is_told`).
 
-    A program may do more than it has data: a comparison of all numbers of a row, or a loop over them.
+    A program may do more than it has data: a comparison of all numbers of a row, or a loop over them. It may do less:
+    of a fixed number of programs each adds up its lanes once, however much data it goes through.
     """
     told = row.full_arithmetic if row.full_arithmetic > BESIDE_PRODUCTS * row.full_flops else 0.0
-    return told if told > FAR_MORE * grown else grown
+    return told if told > FAR_MORE * grown or (is_told and 0 < told * FAR_MORE < grown) else grown
 
 
 def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:

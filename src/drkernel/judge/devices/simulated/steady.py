@@ -25,9 +25,14 @@ _PARTS = (*_PLAIN, ast.Constant, ast.Tuple, ast.expr_context)
 _STRANGE = (ast.comprehension, ast.Lambda, ast.Try, ast.With, ast.Match, ast.Global, ast.Nonlocal, ast.AsyncFor)
 
 
-def kernels(source: str) -> frozenset[str]:
+def kernels(source: str, strictly: bool = False) -> frozenset[str]:
     """Names of the source's kernels, if no loop and no condition of any of them depends on what it loads; else none.
-    None, too, where the source is too deep for a look at it."""
+    None, too, where the source is too deep for a look at it.
+
+    Args:
+        strictly: a condition outside of all loops may not depend on it either, though it has no loop in it, so that no
+            program does more than a step of it: the last program that finishes adds up what the others have.
+    """
     try:
         tree = ast.parse(source)
         functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_jit(node)}
@@ -36,7 +41,7 @@ def kernels(source: str) -> frozenset[str]:
         stored = {node.id for node in named} | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         taken = stored | {name for name, number in names.items() if name not in functions or number > 1}
         is_clear = not taken & {*functions, *_LANGUAGE, "range", "min", "max", "float"}
-        return frozenset(functions) if is_clear and _Steps(functions).are_plain() else frozenset()
+        return frozenset(functions) if is_clear and _Steps(functions, strictly).are_plain() else frozenset()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
 
@@ -48,8 +53,8 @@ def _is_jit(node: ast.FunctionDef) -> bool:
 class _Steps:
     """Which names of kernels may depend on data: by function and name."""
 
-    def __init__(self, functions: dict[str, ast.FunctionDef]):
-        self._functions = functions
+    def __init__(self, functions: dict[str, ast.FunctionDef], strictly: bool):
+        self._functions, self._strictly = functions, strictly
         self._data: set[tuple[str, str]] = set()
         while self._spread():
             pass
@@ -57,16 +62,25 @@ class _Steps:
     def are_plain(self) -> bool:
         """Whether nothing that decides what is done next depends on data."""
         for name, function in self._functions.items():
+            once = [] if self._strictly else [node for node in function.body if self._is_one_step(node)]
             for node in ast.walk(function):
                 if isinstance(node, _STRANGE) or (isinstance(node, ast.FunctionDef) and node is not function):
                     return False
                 decides = node.iter if isinstance(node, ast.For) else None
                 decides = node.test if isinstance(node, (ast.While, ast.If, ast.IfExp, ast.Assert)) else decides
-                if decides is not None and not self._is_plain(name, decides):
+                if decides is not None and node not in once and not self._is_plain(name, decides):
                     return False
                 if isinstance(node, ast.Call) and not self._is_known(node):
                     return False
         return True
+
+    def _is_one_step(self, node: ast.stmt) -> bool:
+        """Whether it is a condition with nothing in it that goes round or calls a kernel."""
+        return isinstance(node, ast.If) and not any(
+            isinstance(inner, (ast.For, ast.While))
+            or (isinstance(inner, ast.Call) and ast.unparse(inner.func) in self._functions)
+            for inner in ast.walk(node)
+        )
 
     def _is_known(self, call: ast.Call) -> bool:
         """Whether it is to a kernel, to Triton's language, to a method of a block, or makes numbers of numbers."""
@@ -83,6 +97,10 @@ class _Steps:
                 for target, value in _bound(node):
                     if not self._is_plain(name, value):
                         self._data |= {(name, part.id) for part in ast.walk(target) if isinstance(part, ast.Name)}
+                if isinstance(node, ast.If) and not self._is_plain(name, node.test):
+                    parts = (part for statement in (*node.body, *node.orelse) for part in ast.walk(statement))
+                    bound = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+                    self._data |= {(name, part.id) for part in bound}
                 if isinstance(node, ast.Call) and (called := self._functions.get(ast.unparse(node.func))):
                     self._data |= {(called.name, given) for given in self._given(name, node, called)}
         return len(self._data) > before

@@ -179,13 +179,12 @@ class BatchBuilder(upstream.InterpreterBuilder):
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
-        self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = gather(place, pointers, where, fill, kind, self.meter.addresses)
         if not dtype.is_floating():
             self.meter.guess()
         in_loop = self.loop.loaded(dtype, is_volatile) if self.loop else {}
-        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize) | in_loop)
+        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize) | in_loop | {"waits": is_volatile})
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -216,10 +215,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
-        self.meter.programs.waited |= bool(where.any())
         self.meter.guess()
-        self.meter.access(pointers, where, data.itemsize, False, 1)
-        self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
+        with self.meter.programs.in_turn():
+            self.meter.access(pointers, where, data.itemsize, False, 1)
+            self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers - self.meter.addresses, data, where
 
     def create_atomic_cas(self, ptr: BlockValue, cmp: BlockValue, val: BlockValue, sem: Any, scope: Any) -> BlockValue:
@@ -229,7 +228,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         expected = np.ascontiguousarray(np.broadcast_to(cmp.data, data.shape))
         order = self.ir_sem_to_interpreter_sem[sem]
         cas = lambda *arrays: upstream._interpreter.atomic_cas(*arrays, order)
-        return BlockValue(in_any_order(self.order, cas, pointers, expected, data), cmp.dtype.scalar)
+        return BlockValue(in_any_order(self.order, cas, pointers, expected, data), cmp.dtype.scalar, {"waits": True})
 
     def create_atomic_rmw(
         self, op: Any, ptr: BlockValue, val: BlockValue, mask: BlockValue, sem: Any, scope: Any
@@ -239,7 +238,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
             return BlockValue(np.zeros_like(data), val.dtype.scalar)
         op, order = self.ir_rmw_op_to_interpreter_rmw_op[op], self.ir_sem_to_interpreter_sem[sem]
         rmw = lambda *arrays: upstream._interpreter.atomic_rmw(op, *arrays, order)
-        return BlockValue(in_any_order(self.order, rmw, pointers, data, where), val.dtype.scalar)
+        return BlockValue(in_any_order(self.order, rmw, pointers, data, where), val.dtype.scalar, {"waits": True})
 
     # arithmetic
 

@@ -31,7 +31,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes
-from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.boundary.op_trace import STORES_UNKNOWN, Grid, OpTrace, Row
 from drkernel.judge.untrusted.simulated import autotuning, block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.bounds import MemoryFault
@@ -98,6 +98,7 @@ class Machine:
         session = self.session or Session(OpTrace(), (), LAUNCH_BUDGET)
         if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
             raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
+        limits.check_options(kernel.__name__, kwargs, kernel.arg_names)
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
         sizes = limits.grid_sizes(kernel.__name__, grid(arguments) if callable(grid) else grid)
         if self.capture is not None:
@@ -142,9 +143,11 @@ class Machine:
             except Exception as error:
                 raise _located(kernel, error) from error
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
+        if key not in known:
+            a_program[-2:] = STORES_UNKNOWN
         for name, number in zip(sampled.COUNTED, a_program, strict=True):
             kind = type(getattr(row, name))
-            setattr(row, name, kind(getattr(row, name) + float(number) * int(np.prod(sizes))))
+            setattr(row, name, kind(min(getattr(row, name) + float(number) * int(np.prod(sizes)), STORES_UNKNOWN)))
 
     @contextlib.contextmanager
     def _metering(self, meter: Meter) -> Iterator[None]:
@@ -160,6 +163,8 @@ class Machine:
         for name in constants:
             if isinstance(arguments.get(name), torch.Tensor):
                 raise errors.InterpreterError(f"kernel `{kernel.__name__}`: the constant `{name}` is a tensor")
+        for name in arguments.keys() - constants:
+            limits.check_argument(kernel.__name__, name, arguments[name])
         return {n: a if n in constants else self._value(a) for n, a in arguments.items()}
 
     def _run(self, kernel: upstream.InterpretedFunction, values: dict, sizes: tuple) -> None:
@@ -347,8 +352,9 @@ def _patch_language(machine: Machine) -> None:
     for name, function in inspect.getmembers(portable, inspect.isfunction):
         setattr(portable, name, getattr(libdevice, name, function))
     scalar = machine.builder.scalar
-    tl.tensor.__index__ = lambda self: int(scalar(self.handle.data))
-    tl.tensor.__bool__ = lambda self: bool(scalar(self.handle.data)) if self.handle.data.ndim == 1 else True
+    look_at = machine.semantic.look_at
+    tl.tensor.__index__ = lambda self: look_at(self) or int(scalar(self.handle.data))
+    tl.tensor.__bool__ = lambda self: look_at(self) or (self.handle.data.ndim > 1 or bool(scalar(self.handle.data)))
     tl.tensor.T = property(lambda self: machine.semantic.permute(self, (1, 0)))
     opaque.hide()
 

@@ -7,18 +7,31 @@ from then on says nothing of a GPU, so that nothing is refused.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
+import torch
 from triton._utils import TRITON_MAX_TENSOR_NUMEL
 from triton._utils import validate_block_shape as _elements
 from triton.runtime import errors
 
+MOST_WARPS = 32
+"""Of a program: 1024 threads."""
+_LEAST_INNER = {8: 32}
+"""Terms that `tl.dot` sums at least, by the bits of its factors; 16 of all others."""
 MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z of a grid that CUDA allows."""
 
 
 class LaunchLimitExceeded(RuntimeError):
     """A GPU would not launch the kernel, whatever the data are."""
+
+
+class ThreadsExceeded(LaunchLimitExceeded, errors.OutOfResources):
+    """A program has more threads than a GPU starts. Triton's autotuner leaves such a configuration out."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Guesses:
@@ -64,3 +77,52 @@ def block_elements(shape: list[int] | tuple[int, ...]) -> int:
         raise LaunchLimitExceeded(
             f"a block of shape {tuple(shape)} has {count} elements, Triton allows at most {TRITON_MAX_TENSOR_NUMEL}"
         ) from None
+
+
+def check_options(name: str, options: dict[str, Any], parameters: Collection[str]) -> None:
+    """Checks the options of a launch of the kernel `name`.
+
+    Args:
+        parameters: of the kernel, to which a keyword may belong instead.
+
+    Raises:
+        InterpreterError: Triton does not take them.
+        ThreadsExceeded: there are more warps than a GPU starts.
+    """
+    warps = options.get("num_warps", 1)
+    if "num_warps" in parameters or not isinstance(warps, int):
+        return
+    if warps <= 0 or warps & (warps - 1):
+        raise errors.InterpreterError(f"kernel `{name}`: num_warps must be a power of 2, found {warps}")
+    if warps > MOST_WARPS:
+        raise ThreadsExceeded(
+            f"kernel `{name}`: out of resource: {warps} warps are {32 * warps} threads, a program has at most "
+            f"{32 * MOST_WARPS}"
+        )
+
+
+def check_argument(kernel: str, name: str, value: Any) -> None:
+    """Checks an argument that is no constant.
+
+    Raises:
+        InterpreterError: Triton hands no such values to kernels.
+    """
+    if isinstance(value, (str, bytes, list, dict, set, torch.dtype, torch.Size)):
+        kind = type(value).__name__
+        raise errors.InterpreterError(
+            f"kernel `{kernel}`: the argument `{name}` is a {kind}, which only a tl.constexpr parameter may be"
+        )
+
+
+def check_dot(inner: int, bits: int) -> None:
+    """Checks the number of terms that a `tl.dot` sums, at the published sizes.
+
+    Args:
+        bits: of its factors.
+
+    Raises:
+        LaunchLimitExceeded: Triton compiles no such product.
+    """
+    least = _LEAST_INNER.get(bits, 16)
+    if inner < least:
+        raise LaunchLimitExceeded(f"tl.dot sums {inner} terms, of {bits}-bit factors it takes at least {least}")

@@ -1,13 +1,15 @@
 """Finds races between the programs of one launch. Runs in simulated runners.
 
 Programs of a batch run statement by statement, and batches run one after the other. So a program finds here what others
-stored before it, and not what they store after it; on a GPU it may be otherwise. A program that has executed an atomic
-operation may have waited for others: what it loads and stores from then on is not checked. Programs may store the same
-number at one place.
+stored before it, and not what they store after it; on a GPU it may be otherwise. A program that looks at what an atomic
+operation returned may have waited for others: what it loads and stores from then on is not checked. Programs may store
+the same number at one place.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +48,14 @@ class Programs:
         self.together = int(self._each[0] if len(places) == 1 else -self._each[0])
         """Stands for all of them where they do the same."""
         self.waited = False
-        """Whether they have executed an atomic operation."""
+        """Whether they have looked at what an atomic operation or a volatile load returned."""
+
+    @contextlib.contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """A block with an atomic operation, which is no race with others."""
+        before, self.waited = self.waited, True
+        yield
+        self.waited = before
 
     def of_lanes(self, mask: np.ndarray) -> np.ndarray:
         """The number of each unmasked lane's program. mask: [P, ...], or [1, ...] where all programs do the same."""

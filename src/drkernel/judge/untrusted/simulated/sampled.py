@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.op_trace import STORES_UNKNOWN, Row
 from drkernel.judge.untrusted.simulated.bounds import Bounds, MemoryFault
 from drkernel.judge.untrusted.simulated.limits import Guesses, LaunchLimitExceeded
 from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
@@ -27,8 +27,11 @@ LAUNCHES = 8
 CERTAIN = (LaunchLimitExceeded, MemoryFault)
 """Errors that do not come from missing data."""
 
-COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "moved")
+COUNTED = (
+    "arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "moved", "stored", "stored_lanes",
+)  # fmt: skip
 """The fields of a row that `work` gives."""
+_MOVED, _STORED = COUNTED.index("moved"), slice(-2, None)
 
 
 class _Blank:
@@ -52,6 +55,13 @@ class _BlindMeter(Meter):
         super().__init__(Row("", "", True), [], budget)
         self._blank, self._bounds = _Blank(number), Bounds(tensors)
 
+    def forget_stores(self, all_of_them: bool) -> None:
+        """What programs store is not known; of those that are masked, or of all."""
+        if all_of_them or Guesses.made:
+            self.row.stored_lanes = STORES_UNKNOWN
+        if all_of_them or Guesses.made or not self._bounds.certain:
+            self.row.stored = STORES_UNKNOWN
+
     def guess(self) -> None:
         self._bounds.certain = False
 
@@ -60,9 +70,11 @@ class _BlindMeter(Meter):
         self._batch.accesses += len(pointers) * repeat
         complete = bool(mask.all())
         count = pointers.size if complete else int(np.count_nonzero(mask))
+        self.row.stored_lanes += pointers.size * width * stored
         if count:
             self._batch.access(mask, stored)
             self.row.moved += count * width
+            self.row.stored += count * width * stored
             if self._bounds.certain:
                 self._bounds.check(pointers.ravel() if complete else pointers[mask], width, stored)
         return self._blank, count, complete
@@ -72,7 +84,8 @@ def work(
     run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed: int, tensors: list[tuple[str, Any]]
 ) -> np.ndarray:
     """What a program of a grid of these sizes does, in COUNTED; zeros where none runs without data. Of those that have
-    no end within the budget, what they do until then, and no bytes. The bytes are those of the one that moves least.
+    no end within the budget, what they do until then, and no bytes. The bytes moved are those of the one that moves
+    least, and those stored of the one that stores most.
 
     Args:
         run: executes the program at a place [1, 3] of the grid.
@@ -86,10 +99,12 @@ def work(
     draws = np.random.default_rng(seed)
     grid = (*sizes, 1, 1)[:3]
     places, number = _places(grid, draws), draws.uniform(0.1, 0.9)
-    found, left = [np.zeros(len(COUNTED))], BUDGET
+    found, left, most = [np.zeros(len(COUNTED))], BUDGET, np.zeros(2)
     for place in places:
         meter = _BlindMeter(left, number, tensors)
-        if not _runs(run, meter, place):
+        runs = _runs(run, meter, place)
+        most = np.maximum(most, _stored(meter))
+        if not runs:
             break
         meter.finish(1)
         found.append(np.array([getattr(meter.row, name) for name in COUNTED], float))
@@ -98,21 +113,32 @@ def work(
     if int(np.prod(grid)) > len(places):  # offsets are largest in the last one, which does not count
         meter = _BlindMeter(max(left, BUDGET / PROGRAMS), number, tensors)
         _runs(run, meter, np.array(grid, np.int32) - 1)
+        most = np.maximum(most, _stored(meter))
     mean = np.sum(found, axis=0) / max(1, len(found) - 1)
-    mean[-1] = min(counts[-1] for counts in found[1:]) if len(found) > min(FEWEST, len(places)) else 0.0
+    mean[_MOVED] = min(counts[_MOVED] for counts in found[1:]) if len(found) > min(FEWEST, len(places)) else 0.0
+    enough = len(found) > min(FEWEST, len(places)) and (most[0] or int(np.prod(grid)) <= len(places))
+    mean[_STORED] = most if enough else STORES_UNKNOWN
     return mean
 
 
-def _runs(run: Callable[[Meter, np.ndarray], None], meter: Meter, place: np.ndarray) -> bool:
+def _stored(meter: _BlindMeter) -> tuple[float, float]:
+    """Bytes that a program stores at most, without masked lanes and with them."""
+    return meter.row.stored, meter.row.stored_lanes
+
+
+def _runs(run: Callable[[Meter, np.ndarray], None], meter: _BlindMeter, place: np.ndarray) -> bool:
     """Whether a program runs without data; one without an end moves nothing."""
     try:
         run(meter, place[None])
     except WorkBudgetExceeded:
         meter.row.moved = 0.0
+        meter.forget_stores(True)
     except Exception as error:
         if isinstance(error, CERTAIN) and not Guesses.made:
             raise
+        meter.forget_stores(True)
         return False
+    meter.forget_stores(False)
     return True
 
 

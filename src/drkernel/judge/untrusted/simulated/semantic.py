@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from triton.language.core import tensor
 from triton.language.semantic import TritonSemantic
 
 from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
+from drkernel.judge.untrusted.simulated.limits import check_dot
 from drkernel.judge.untrusted.simulated.loops import plain
 
 
@@ -21,11 +23,24 @@ class BatchSemantic(TritonSemantic):
 
     def cast(self, input: Any, dst_ty: Any, *args: Any) -> Any:
         self._note_integer(input, dst_ty)
+        self.look_at(input)
         return super().cast(input, dst_ty, *args)
 
     def bitcast(self, input: Any, dst_ty: Any) -> Any:
         self._note_integer(input, dst_ty)
         return super().bitcast(input, dst_ty)
+
+    def dot(self, lhs: Any, rhs: Any, *args: Any) -> Any:
+        if self.builder.meter.blind:
+            check_dot(int(lhs.shape[-1]), lhs.dtype.primitive_bitwidth)
+        return super().dot(lhs, rhs, *args)
+
+    def look_at(self, *values: Any) -> None:
+        """A program that looks at what an atomic operation or a volatile load has returned may have waited for others;
+        one that drops it has not."""
+        for value in values:
+            if isinstance(value, tensor) and value.handle.attr.get("waits"):
+                self.builder.meter.programs.waited = True
 
     def _note_integer(self, input: Any, dst_ty: Any) -> None:
         """An integer of a fraction may become an address."""
@@ -33,6 +48,7 @@ class BatchSemantic(TritonSemantic):
             self.builder.meter.guess()
 
     def binary_op_type_checking_impl(self, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.look_at(lhs, rhs)
         return super().binary_op_type_checking_impl(plain(lhs), plain(rhs), *args, **kwargs)
 
     def binary_op_sanitize_overflow_impl(self, lhs: Any, rhs: Any, binary_op: Callable) -> None:

@@ -22,8 +22,6 @@ MOST_BYTES = 232_448
 """Shared memory of a program on an H200, the most of all GPUs that are modelled."""
 _DEFAULT_STAGES = 3
 """Triton's own, where a launch names none."""
-_TURNS = 2
-"""A loop that goes round once may be no loop to the compiler."""
 
 
 class SharedMemoryExceeded(LaunchLimitExceeded, errors.OutOfResources):
@@ -52,9 +50,10 @@ class Loop:
         outer: the loop around it, if any.
         stages: see `stages_of`.
         options: keyword arguments of tl.range.
+        turns: after how many it is a loop to the compiler, too.
     """
 
-    def __init__(self, outer: Loop | None, stages: int, options: dict[str, Any]):
+    def __init__(self, outer: Loop | None, stages: int, options: dict[str, Any], turns: int = 2):
         given = {name: getattr(value, "value", value) for name, value in options.items()}
         self.stages = given.pop("num_stages", None) or stages
         self.as_usual = not any(given.values())
@@ -62,7 +61,7 @@ class Loop:
         self.certain = self.as_usual and (outer is None or outer.as_usual)
         self.turn = object()
         """Stands for the turn that goes on: loads in it have this mark."""
-        self._bytes = 0
+        self._bytes, self._turns = 0, turns
         if outer is not None:
             outer.certain = False
 
@@ -90,16 +89,20 @@ class Loop:
         for number, value in enumerate(values, 1):
             self.turn = object()
             yield value
-            if self.certain and number >= _TURNS and self._bytes > MOST_BYTES:
+            if self.certain and number >= self._turns and self._bytes > MOST_BYTES:
                 raise SharedMemoryExceeded(
                     f"out of resource: the operands of tl.dot take at least {self._bytes} bytes of shared memory with "
                     f"num_stages={self.stages}, a program has {MOST_BYTES}; smaller blocks or fewer stages need less"
                 )
 
 
-def loop_of(builder: Any, options: dict[str, Any], values: Iterable[Any]) -> Iterator[Any]:
+def loop_of(builder: Any, options: dict[str, Any], values: Iterable[Any], is_fixed: bool = True) -> Iterator[Any]:
     """The values of a loop's variable, while the builder knows that it is in this loop. Whoever leaves the loop by an
-    error starts its programs anew, and the builder is in no loop then."""
-    outer, builder.loop = builder.loop, Loop(builder.loop, builder.stages, options)
+    error starts its programs anew, and the builder is in no loop then.
+
+    Args:
+        is_fixed: whether the compiler knows how often it goes round: once is no loop then.
+    """
+    outer, builder.loop = builder.loop, Loop(builder.loop, builder.stages, options, 2 if is_fixed else 1)
     yield from builder.loop.turns(values)
     builder.loop = outer

@@ -1,0 +1,57 @@
+"""One size at a time is as long as in the published task, as far as that is cheap."""
+
+import time
+
+from drkernel.judge.trusted import long_shapes, shrink
+from drkernel.judge.trusted.prepare import names_that_size_inputs
+from drkernel.judge.trusted.size_cost import cost_of
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+SOURCE = (
+    "import torch\nimport torch.nn as nn\n\n{sizes}\n\n\nclass Model(nn.Module):\n    def forward(self, {names}):\n"
+    "        return {result}\n\n\ndef get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+)
+SOFTMAX = SOURCE.format(
+    sizes="rows = 4096\ncols = 8192", names="x", result="torch.softmax(x, 1)", inputs="torch.rand(rows, cols)"
+)
+PRODUCT = SOURCE.format(
+    sizes="M = 4096\nK = 4096\nN = 2048", names="a, b", result="a @ b", inputs="torch.rand(M, K), torch.rand(K, N)"
+)
+ATTENTION = SOURCE.format(
+    sizes="heads = 16\nlength = 16384\nwidth = 64",
+    names="q",
+    result="torch.softmax(q @ q.mT, -1) @ q",
+    inputs="torch.rand(heads, length, width)",
+)
+SMALL = SOURCE.format(sizes="n = 64", names="x", result="x * 2", inputs="torch.rand(n, n)")
+
+
+def longest(source: str) -> list[dict[str, int]]:
+    task = shrink.fit(Task("t", source))
+    base, published = Reference(task, task.small), Reference(task)
+    names = names_that_size_inputs(task, base, 0)
+    found = long_shapes.references(task, base, published, names, 0)
+    assert all(not cost_of(reference).exceeds(long_shapes.MOST) for reference in found)
+    return [reference.constants for reference in found]
+
+
+def test_each_size_is_the_published_one_once_where_the_cost_grows_as_it():
+    assert sorted(max(sizes, key=lambda name: sizes[name]) for sizes in longest(SOFTMAX)) == ["cols", "rows"]
+    assert {max(sizes.values()) for sizes in longest(SOFTMAX)} == {4096, 8192}
+    assert [max(sizes.values()) for sizes in longest(PRODUCT)] == [4096, 4096, 2048]
+
+
+def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
+    lengths = [sizes["length"] for sizes in longest(ATTENTION)]
+    assert 512 <= max(lengths) < 16384
+
+
+def test_what_is_small_already_has_no_longer_shape():
+    assert not longest(SMALL)
+
+
+def test_they_are_found_in_little_time():
+    start = time.perf_counter()
+    longest(PRODUCT)
+    assert time.perf_counter() - start < 10
