@@ -10,8 +10,7 @@
 The first refusal ends the examination. All that differs between devices is in `self.device`: how cases are chosen
 (`ExamPolicy`), and how times are found out (`Device.measure`).
 
-Every output is copied out of the shared memory before it is compared, and inputs are checked for edits after every
-call. See judge/CHEATS.md.
+Every output is copied out of the shared memory before it is compared. After every call inputs are checked for edits.
 """
 
 from __future__ import annotations

@@ -50,9 +50,8 @@ from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.reference_model import ReferenceModel
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 
-MIN_CALLS_PER_BLOCK, LONG_BLOCK_US = 3, 10_000.0
+MIN_CALLS_PER_BLOCK, LONG_BLOCK_US, MAX_LAUNCHES_PER_BLOCK = 3, 10_000.0, 400
 """A block has so many calls even if they take longer than interleaving.BLOCK_US, unless they take as long as this."""
-MAX_LAUNCHES_PER_BLOCK = 400
 BUDGET_S, SHORT_OF_CALLS_S = 0.05, 0.3
 """When timing ends at the latest; and when it does while there are fewer than MIN_CALLS."""
 WIDE, EXTENDED_BUDGET_S = 0.03, 0.25
