@@ -59,7 +59,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
 
 def identity(config: EvaluateConfig) -> dict[str, str]:
     """Which model and which device the study has, as far as the config alone does not say it."""
-    found = {"device": measured_on(config.judge, config.occupies_gpus)}
+    found = {"device": measured_on(config)}
     if config.endpoint.url and not config.solutions:
         if not config.endpoint.model:
             patience = f"a server that is down is waited for, {config.endpoint.patience_s:g} s at most"
