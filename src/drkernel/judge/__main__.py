@@ -220,6 +220,8 @@ def _judge(options: argparse.Namespace, workers: int | None) -> Judge:
         degenerate=options.degenerate,
         price_hacks=options.price_hacks,
         memory_gib=options.memory_gib,
+        host_memory_mib=options.host_memory_mib,
+        screen=options.screen,
         baselines=options.baselines,
         secret=_secret(options.secret_file) if options.secret_file else None,
     )
@@ -299,6 +301,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--degenerate", choices=WORDS["degenerate"], default="refuse", help=degenerate)
     parser.add_argument("--price-hacks", action="store_true", help="time hacks with right outputs, too")
     parser.add_argument("--memory-gib", type=float, metavar="GIB", help="of each GPU; default: nearly all")
+    host = "that a submission may allocate on the host; default: 4096"
+    parser.add_argument("--host-memory-mib", type=int, default=4096, metavar="MIB", help=host)
+    screen = "with --device cuda, refuse by Triton's interpreter on a CPU first; default: where the options allow it"
+    parser.add_argument("--screen", action=argparse.BooleanOptionalAction, help=screen)
     parser.add_argument("--baselines", metavar="FILE", help="a file of drkernel.judge.devices.cuda.baselines")
     secret = "what hidden inputs and shapes derive from; default: drawn anew"
     parser.add_argument("--secret-file", metavar="FILE", help=secret)
