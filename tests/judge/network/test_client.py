@@ -9,12 +9,14 @@ import time
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 import pytest
 
 from drkernel.judge import NotPrepared, RemoteJudge
 from drkernel.judge.network import connection, server
 from drkernel.judge.network.client import LEAST, asked
+from drkernel.judge.network.messages import Failed
 from drkernel.judge.network.server import HttpServer
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 from tests.judge.network.fakes import FakeJudge, comes_true, served, threads
@@ -135,15 +137,17 @@ def test_a_request_whose_connection_is_lost_is_sent_again(monkeypatch):
     real, lost = server._Handler._reply, []
 
     def lose_some(handler):
-        if handler.path == "/judge" and len(lost) < 2:
-            lost.append(handler)
-            raise ConnectionResetError
-        return real(handler)
+        if handler.path != "/judge" or len(lost) == 3:
+            return real(handler)
+        lost.append(handler)
+        if len(lost) == 3:
+            return HTTPStatus.GATEWAY_TIMEOUT, Failed("as a proxy says that waits no longer")
+        raise ConnectionResetError
 
     monkeypatch.setattr(server._Handler, "_reply", lose_some)
     with served(FakeJudge()) as (one,), RemoteJudge([one.url]) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert judge.judge(TASKS[0], "0").ok and len(lost) == 2
+        assert judge.judge(TASKS[0], "0").ok and len(lost) == 3
 
 
 @pytest.mark.filterwarnings("ignore:judge. http")

@@ -21,6 +21,7 @@ from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.feedback import estimated_tokens
 from drkernel.judge.network import messages, server
 from drkernel.judge.network.server import HttpServer
+from drkernel.judge.options import JudgeOptions
 from drkernel.tasks import read_task
 from drkernel.types import DrKernelError, Task, Verdict
 from tests.judge.examples import HERE
@@ -138,6 +139,16 @@ def test_the_health_says_what_verdicts_depend_on_and_how_much_is_under_way(open_
         fake.never.pop().set_result(Verdict("ok", "slower", speedup=0.5, coverage=1.0))
         assert asked.result()[0] == 200
     assert ask(open_server, "GET", "/health")[1]["pending"] == 0
+
+
+def test_a_judge_on_gpus_says_which_and_what_it_does_there(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", ["NVIDIA H100", "NVIDIA H200"].__getitem__)
+    about = messages.About.of(JudgeOptions(device="cuda", gpus=["5"]))
+    assert about.device == "cuda:NVIDIA H200" and about.options["timeout_s"] == 8 and about.options["screen"]
+    assert not messages.About.of(JudgeOptions(device="cuda", criterion="both")).options["screen"]
+    assert about.identity != messages.About.of(JudgeOptions(device="cuda")).identity
 
 
 def test_a_browser_is_refused(open_server):
