@@ -13,11 +13,13 @@ or an argument is wrong. A server (network/server.py) runs until SIGTERM or Ctrl
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NoReturn
@@ -68,18 +70,40 @@ def _serve(options: argparse.Namespace) -> int:
     found = re.fullmatch(r"\[?([^\[\]]+)\]?:(\d{1,5})", options.serve)
     if not found or int(found[2]) >= 2**16:
         raise DrKernelError(f"--serve: found {options.serve}, expected HOST:PORT, e.g. 127.0.0.1:8000")
-    token, ended = read_token(options.token_file) if options.token_file else None, threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    with _judge(options, options.workers) as judge, HttpServer(judge, found[1], int(found[2]), token) as server:
+    token = read_token(options.token_file) if options.token_file else None
+    with (
+        _first_signal() as ended,
+        _judge(options, options.workers) as judge,
+        HttpServer(judge, found[1], int(found[2]), token) as server,
+    ):
         about = f"measures on {server.about.device}, {judge.options.workers} workers"
         if token is None:
             about += "; without a token, whoever is on this machine may have tasks run as this user"
         print(f"judge: serves {server.url}, {about}", flush=True)
         ended.wait()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
     return 0
+
+
+@contextlib.contextmanager
+def _first_signal() -> Iterator[threading.Event]:
+    """Is set by the first SIGTERM or Ctrl-C; later ones do what they did before."""
+    ended = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def handle(*_: Any) -> None:
+        ended.set()
+        restore()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before[number] = signal.signal(number, handle)
+    try:
+        yield ended
+    finally:
+        restore()
 
 
 def show(verdict: Verdict, name: str) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from drkernel.judge.network import messages, server
 from drkernel.judge.network.server import HttpServer
 from drkernel.judge.options import JudgeOptions
 from drkernel.tasks import read_task
-from drkernel.types import DrKernelError, Task, Verdict
+from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 from tests.judge.examples import HERE
 from tests.judge.network.fakes import FakeJudge, comes_true, served
 
@@ -270,6 +271,7 @@ def test_a_verdict_over_http_is_the_judges_own(judge, tasks):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:judge. http")
 def test_the_command_serves_until_a_signal_ends_it_and_its_workers(tmp_path):
     (tmp_path / "token").write_text("0123456789abcdef\n")
     command = [sys.executable, "-m", "drkernel.judge", "--serve", "127.0.0.1:0", "--token-file", tmp_path / "token"]
@@ -281,11 +283,22 @@ def test_the_command_serves_until_a_signal_ends_it_and_its_workers(tmp_path):
     url = said.split()[2].rstrip(",")
     with RemoteJudge([url], "0123456789abcdef") as remote:
         relu = read_task(RELU)
-        assert remote.judge(relu, (HERE / "submissions/honest/90_helpers.py").read_text()).ok
+        source = (HERE / "submissions/honest/90_helpers.py").read_text()
+        assert remote.judge(relu, source).ok
         workers = children(process.pid)
+        others = [remote.submit(relu, f"{source}\nx = {i}\n") for i in range(4)]
+        comes_true(lambda: ask_with(url, "0123456789abcdef")["pending"] == 4, "all are under way")
         process.send_signal(signal.SIGTERM)
+        with pytest.raises(WorkerLost, match="this server is closing"):
+            others[-1].result(20)
         assert process.wait(30) == 0
     assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def ask_with(url: str, token: str) -> dict:
+    """The health of a server."""
+    request = urllib.request.Request(f"{url}/health", headers={"Authorization": f"Bearer {token}"})
+    return json.load(urllib.request.urlopen(request))
 
 
 def children(pid: int) -> list[int]:
