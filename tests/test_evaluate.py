@@ -180,7 +180,7 @@ def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", ["NVIDIA H100", "NVIDIA H200"].__getitem__)
-    named = lambda *overrides: measured_on(load(*overrides).judge)
+    named = lambda *overrides: measured_on(load(*overrides))
     assert named() == named("judge.gpus=['5']") == "cuda:NVIDIA H200"
     assert named("judge.device=cuda") == "cuda:NVIDIA H100, NVIDIA H200"
     assert named("judge.device=simulated") == "simulated:H200"

@@ -18,7 +18,7 @@ FLOORS = (
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
-    {"training", "coldstart", "scaling"},
+    {"training", "coldstart", "scaling", "environment"},
 )
 """The parts of drkernel, ground first. Programs stand on top: all modules outside the package."""
 SIDEWAYS = {

@@ -31,6 +31,8 @@ TRAINING = [
     ),
     ("judge.across_shapes=worst", "", "judge.timed_shapes=1", "judge.timed_shapes of 2", "judge.timed_shapes=2"),
     ("judge.gpu=A100", "judge=cuda", "judge.device=cuda", "judge.device=simulated", ""),
+    ("judge.workers=3", "judge=remote", "judge.servers=", "an option of `drkernel-judge --serve`", ""),
+    ("judge.token_file=x", "", "judge.servers=null", "judge.servers=[http://", "judge=remote"),
     ("engine.kv_cache_gib=9", "engine=graphs", "engine.name=graphs", "engine.name=vllm", "engine=auto"),
     ("engine.agreement=1", "engine=transformers", "engine.name=transformers", "vllm or graphs", "engine=graphs"),
     (

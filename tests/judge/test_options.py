@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import pytest
 
+from drkernel.judge import __main__ as cli
 from drkernel.judge.options import JudgeOptions, choose_device
 from drkernel.types import DrKernelError
 
@@ -67,3 +69,17 @@ def test_workers_are_as_many_as_the_machine_allows(machine, gpus, beside, worker
 def test_the_timeout_goes_by_the_device_that_was_chosen(machine):
     machine(1)
     assert JudgeOptions().placed().timeout_s == 8 and JudgeOptions().placed(beside=True).timeout_s == 20
+
+
+def test_the_command_has_every_option_that_somebody_outside_a_training_and_a_test_may_want():
+    other_names = {"timeout_s": "timeout", "secret": "secret_file"}
+    known = vars(cli._parse(["--serve", "127.0.0.1:0"]))
+    missing = {f.name for f in dataclasses.fields(JudgeOptions) if other_names.get(f.name, f.name) not in known}
+    assert missing == {"share", "cache", "gate"}
+
+
+def test_the_command_changes_no_default(monkeypatch):
+    given = {}
+    monkeypatch.setattr(cli, "Judge", lambda **options: given.update(options))
+    cli._judge(cli._parse(["--serve", "127.0.0.1:0"]), None)
+    assert JudgeOptions(**given) == JudgeOptions()

@@ -4,8 +4,9 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import load_prompts
+from drkernel.policy.code import fences
 from drkernel.policy.model import load_tokenizer
-from drkernel.policy.prompts import condense, fences
+from drkernel.policy.prompts import condense
 from drkernel.policy.templates import CUT, EXAMPLE, PRECISION
 from drkernel.policy.tokenizer import MADE_FOR, SPECIAL, encode, train_tokenizer
 from drkernel.types import DrKernelError, Task

@@ -30,11 +30,9 @@ from drkernel.coldstart.trajectories import (
     record,
     unjudged_record,
 )
-from drkernel.config import JudgeConfig
-from drkernel.config.judge import judge_options
-from drkernel.judge import Judge
+from drkernel.config import Judged
 from drkernel.tasks.generators import generate
-from drkernel.training.judging import measured_on
+from drkernel.training.judging import make_judge, measured_on
 from drkernel.training.processes import spread
 from drkernel.training.progress import Progress
 from drkernel.types import DrKernelError, Task
@@ -107,8 +105,8 @@ def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:
     tasks, others = drawn[: options.tasks], drawn[options.tasks :]
     verdicts = path.with_name(f"{path.name}.verdicts.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
-    expect_same_device(verdicts, config.judge)
-    with Judge(**judge_options(config)) as judge:
+    expect_same_device(verdicts, config)
+    with make_judge(config) as judge:
         bar = progress.bar("judging solutions", None)
         judged = judge_solutions(tasks, judge, verdicts, options.mistakes, bar, options.plain)
     usable = [task for task in tasks if task.id in judged]
@@ -121,11 +119,11 @@ def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:
     return Made(counts, len(usable), len(tasks) - len(usable), len(others))
 
 
-def expect_same_device(path: Path, judge: JudgeConfig) -> None:
+def expect_same_device(path: Path, config: Judged) -> None:
     """Raises DrKernelError where verdicts that are kept were measured on another device: speed-ups would be mixed."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     devices = {json.loads(line)["verdict"]["device"] for line in lines if line.endswith("}")} - {""}
-    kind, _, names = (now := measured_on(judge)).partition(":")
+    kind, _, names = (now := measured_on(config)).partition(":")
     if others := sorted(devices - {f"{kind}:{name}" for name in names.split(", ")}):
         raise DrKernelError(f"{path}: has verdicts of {', '.join(others)}, expected {now}; choose another file")
 

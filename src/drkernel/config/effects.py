@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from drkernel.config.judge import OF_SERVERS
 from drkernel.config.lora import LoraConfig
 from drkernel.types import DrKernelError
 
@@ -121,6 +122,13 @@ IDLE_WHERE = (
         "judge.timed_shapes",
         "judge.timed_shapes of 2 or more",
     ),
+    Idle(
+        tuple(f"judge.{key}" for key in OF_SERVERS),
+        lambda c: c.judge.servers is not None,
+        "judge.servers",
+        "an option of `drkernel-judge --serve`, or no judge.servers",
+    ),
+    Idle(("judge.token_file",), lambda c: c.judge.servers is None, "judge.servers", "judge.servers=[http://HOST:PORT]"),
     Idle(("judge.gpu",), lambda c: c.judge.device == "cuda", "judge.device", "judge.device=simulated"),
     Idle(
         ("engine.kv_cache_gib",),

@@ -9,7 +9,14 @@ from typing import Any, Protocol
 from drkernel.config.engine import EngineConfig
 from drkernel.config.policy import PolicyConfig
 from drkernel.config.reward import RewardConfig
+from drkernel.judge.network.connection import Connection
 from drkernel.judge.options import JudgeOptions, choose_device, choose_workers
+from drkernel.types import DrKernelError
+
+OF_SERVERS = ("device", "gpu", "gpus", "share", "screen", "workers", "timeout_s", "memory_gib", "baselines", "secret")
+"""Keys that the servers decide where there are `servers`."""
+_OF_RUN = ("feedback_tokens", "servers", "token_file")
+"""Keys that a Judge has not."""
 
 
 @dataclass
@@ -47,6 +54,12 @@ class JudgeConfig:
     which nobody knows. Needs `shapes=reject` or `penalise`."""
     across_shapes: str = "geometric"
     """The speed-up over several shapes: their `geometric` mean, or the `worst`."""
+    servers: list[str] | None = None
+    """Addresses of `drkernel-judge --serve`, which judge on other machines; None: a judge of its own on each node. They
+    must have this run's `lazy_below`, `shapes`, `timed_shapes`, `across_shapes`, `criterion`, `degenerate`, and time
+    hacks (`--price-hacks`) where `reward.hack_check=false`. The device and all else are theirs to decide."""
+    token_file: str | None = None
+    """With `servers`: a file with the token that they ask for."""
     criterion: str = "drkernel"
     """What decides: `drkernel` or `kernelbench` (judge/README.md); `both`: the first, and verdicts state the second."""
     degenerate: str = "refuse"
@@ -88,11 +101,25 @@ def judge_options(config: Judged) -> dict[str, Any]:
 
 def _judge_options(config: Judged) -> dict[str, Any]:
     """`judge_options` as they are given, for any machine."""
-    options = {name: value for name, value in dataclasses.asdict(config.judge).items() if name != "feedback_tokens"}
+    options = {name: value for name, value in dataclasses.asdict(config.judge).items() if name not in _OF_RUN}
     options["price_hacks"] = not config.reward.hack_check
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
 
+def expected_options(config: Judged) -> dict[str, Any]:
+    """Those options that servers must have for a run or a study."""
+    return {name: value for name, value in _judge_options(config).items() if name not in OF_SERVERS}
+
+
 def expect_judge(config: Judged) -> None:
-    """Raises DrKernelError where no judge can have the options that a config gives it."""
+    """Raises DrKernelError where no judge can have the options that a config gives it, or servers no such address."""
     JudgeOptions(**_judge_options(config))
+    servers = config.judge.servers
+    if servers is None:
+        return
+    if not servers:
+        raise DrKernelError("config: judge.servers=[]; expected addresses: judge.servers=[http://HOST:PORT]")
+    if config.judge.share:
+        raise DrKernelError("config: judge.share=true with judge.servers; expected one of them")
+    for address in servers:
+        Connection(address)

@@ -9,7 +9,7 @@ MACHINE = (
     *("trainer.gpus", "trainer.threads", "trainer.micro_batch_tokens", "trainer.compile", "trainer.recompute"),
     *("engine.slots", "engine.kv_cache_gib", "engine.sleep", "engine.eager", "engine.agreement"),
     *("engine.tensor_parallel", "trainer.offload"),
-    *("judge.workers", "judge.gpus", "judge.timeout_s"),
+    *("judge.workers", "judge.gpus", "judge.timeout_s", "judge.servers", "judge.token_file"),
 )
 """Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
 a last resort, since a submission's work is bounded otherwise."""

@@ -2,18 +2,24 @@
 
     drkernel-judge TASK.py SUBMISSION.py [--json]
     drkernel-judge --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N]
+    drkernel-judge --serve HOST:PORT [--token-file FILE]
 
 A line of PAIRS is {"task": path, "submission": path}. A line of VERDICTS is the verdict on the pair with that `index`,
 in the order of the pairs. Where a pair or its task is unusable, the line has `error` instead. Exit status: 0 when all
 verdicts were reached, whatever they are; 1 where the judge failed (status `judge_failure`); 2 where a task is unusable
-or an argument is wrong.
+or an argument is wrong. A server (network/server.py) runs until SIGTERM or Ctrl-C, and then ends with 0.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +29,8 @@ from rich.progress import track
 from rich.table import Table
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
+from drkernel.judge.network.connection import read_token
+from drkernel.judge.network.server import HttpServer
 from drkernel.judge.options import TIMEOUT_S, WORDS
 from drkernel.judge.service import Judge
 from drkernel.judge.trusted.worker_process import NotPrepared
@@ -39,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Judges what the arguments name (by default those of the process) and returns the exit status."""
     try:
         options = _parse(arguments)
+        if options.serve:
+            return _serve(options)
         if options.batch:
             return _batch(options)
         task, source = _task(options.task, options.precision), _submission(options.submission, must_exist=True)
@@ -53,6 +63,47 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         show(verdict, options.submission)
     return int(verdict.is_judge_failure)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Answers requests until a signal ends it; a second signal ends it at once."""
+    found = re.fullmatch(r"\[?([^\[\]]+)\]?:(\d{1,5})", options.serve)
+    if not found or int(found[2]) >= 2**16:
+        raise DrKernelError(f"--serve: found {options.serve}, expected HOST:PORT, e.g. 127.0.0.1:8000")
+    token = read_token(options.token_file) if options.token_file else None
+    with (
+        _first_signal() as ended,
+        _judge(options, options.workers) as judge,
+        HttpServer(judge, found[1], int(found[2]), token) as server,
+    ):
+        about = f"measures on {server.about.device}, {judge.options.workers} workers"
+        if token is None:
+            about += "; without a token, whoever is on this machine may have tasks run as this user"
+        print(f"judge: serves {server.url}, {about}", flush=True)
+        ended.wait()
+    return 0
+
+
+@contextlib.contextmanager
+def _first_signal() -> Iterator[threading.Event]:
+    """Is set by the first SIGTERM or Ctrl-C; later ones do what they did before."""
+    ended = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def handle(*_: Any) -> None:
+        ended.set()
+        restore()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before[number] = signal.signal(number, handle)
+    try:
+        yield ended
+    finally:
+        restore()
 
 
 def show(verdict: Verdict, name: str) -> None:
@@ -189,7 +240,22 @@ def _judge(options: argparse.Namespace, workers: int | None) -> Judge:
         timed_shapes=options.timed_shapes,
         across_shapes=options.across_shapes,
         criterion=options.criterion,
+        lazy_below=options.lazy_below,
+        degenerate=options.degenerate,
+        price_hacks=options.price_hacks,
+        memory_gib=options.memory_gib,
+        host_memory_mib=options.host_memory_mib,
+        screen=options.screen,
+        baselines=options.baselines,
+        secret=_secret(options.secret_file) if options.secret_file else None,
     )
+
+
+def _secret(path: str) -> bytes:
+    """The key of hidden inputs, from a file."""
+    if not (text := _text(path, "--secret-file").strip()):
+        raise DrKernelError(f"--secret-file {path}: found nothing in it, expected a long random text")
+    return text.encode()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -209,7 +275,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = _Parser(
         _program(),
         usage="%(prog)s TASK.py SUBMISSION.py [--json] [OPTIONS]\n"
-        "       %(prog)s --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N] [OPTIONS]",
+        "       %(prog)s --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N] [OPTIONS]\n"
+        "       %(prog)s --serve HOST:PORT [--token-file FILE] [--workers N] [OPTIONS]",
         description="Judge submissions against tasks: right, honest, how fast, and by whose work.",
         epilog="Exit status: 0 when all verdicts were reached, whatever they are; 1 where the judge failed; 2 where a "
         "task is unusable or an argument is wrong. drkernel/judge/README.md explains the verdicts.",
@@ -218,12 +285,17 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("submission", nargs="?", metavar="SUBMISSION.py", help="a file that defines ModelNew")
     parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
     parser.add_argument("--out", metavar="VERDICTS.jsonl", help="the file for the verdicts of --batch")
+    parser.add_argument("--serve", metavar="HOST:PORT", help="answer requests of other programs and machines")
+    parser.add_argument("--token-file", metavar="FILE", help="with --serve: what requests must know, one line")
     device = "what measures; auto: every visible GPU, without one the simulated device"
     parser.add_argument("--device", choices=WORDS["device"], default="auto", help=device)
     parser.add_argument("--gpu", choices=WORDS["gpu"], default="H200", help="the GPU that the simulated device models")
     parser.add_argument("--gpus", metavar="0,1", help="the GPUs that --device cuda measures on; default: all")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="pairs of --batch judged at a time; default: as the machine allows"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="submissions of --batch or --serve judged at a time; default: by the machine",
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
     parser.add_argument(
@@ -247,10 +319,25 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--precision", choices=PRECISIONS, default=AUTO, help="what arithmetic a task allows; auto: by its dtypes"
     )
+    lazy = "speed-ups under this count as no real gain; default: 1.05"
+    parser.add_argument("--lazy-below", type=float, default=1.05, metavar="SPEEDUP", help=lazy)
+    degenerate = "a task that trivial outputs would pass: an error, or its verdicts say so"
+    parser.add_argument("--degenerate", choices=WORDS["degenerate"], default="refuse", help=degenerate)
+    parser.add_argument("--price-hacks", action="store_true", help="time hacks with right outputs, too")
+    parser.add_argument("--memory-gib", type=float, metavar="GIB", help="of each GPU; default: nearly all")
+    host = "that a submission may allocate on the host; default: 4096"
+    parser.add_argument("--host-memory-mib", type=int, default=4096, metavar="MIB", help=host)
+    screen = "with --device cuda, refuse by Triton's interpreter on a CPU first; default: where the options allow it"
+    parser.add_argument("--screen", action=argparse.BooleanOptionalAction, help=screen)
+    parser.add_argument("--baselines", metavar="FILE", help="a file of drkernel.judge.devices.cuda.baselines")
+    secret = "what hidden inputs and shapes derive from; default: drawn anew"
+    parser.add_argument("--secret-file", metavar="FILE", help=secret)
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)
-    if bool(options.batch) == bool(options.task) or bool(options.batch) != bool(options.out):
-        parser.error("give TASK.py and SUBMISSION.py, or --batch with --out")
+    if sum(map(bool, (options.batch, options.task, options.serve))) != 1 or bool(options.batch) != bool(options.out):
+        parser.error("give TASK.py and SUBMISSION.py, or --batch with --out, or --serve")
+    if options.token_file and not options.serve:
+        parser.error("--token-file needs --serve")
     if options.task and not options.submission:
         parser.error("SUBMISSION.py is missing")
     return options

@@ -9,8 +9,8 @@ from drkernel.types import Task, Verdict
 
 
 class JudgeProtocol(Protocol):
-    """What rollouts and studies call. `service.Judge` judges in processes of its own; `remote.Client` asks the Judge of
-    another process."""
+    """What rollouts and studies call. `service.Judge` judges in processes of its own. `remote.Client` asks the Judge of
+    another process of this node, `network.client.RemoteJudge` those of other machines."""
 
     def submit(self, task: Task, source: str) -> Future[Verdict]:
         """Judges in the background. The future raises DrKernelError where the task is unusable."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.criterion import CRITERIA
 from drkernel.judge.trusted.prepare import DEGENERATE
@@ -152,6 +154,22 @@ def choose_device(
         free = visible if share or not beside else visible[1:][-1:]
         return ("cuda", gpus or free) if visible and (gpus or free) else ("simulated", gpus)
     return device, visible if device == "cuda" and gpus is None else gpus
+
+
+def device_name(device: str, gpu: str, gpus: Sequence[str | int] | None) -> str:
+    """What a judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`.
+
+    gpu, gpus: as those of JudgeOptions; device: what `choose_device` chose.
+
+    Raises DrKernelError where that is a GPU and none is visible.
+    """
+    if device != "cuda":
+        return f"{device}:{gpu}"
+    visible = visible_gpus()
+    if not gpus or not visible or not torch.cuda.is_available():
+        raise DrKernelError("judge.device: found cuda, but no GPU is visible; expected one, or judge.device=simulated")
+    name = lambda gpu: torch.cuda.get_device_name(visible.index(gpu)) if gpu in visible else f"GPU {gpu}"
+    return "cuda:" + ", ".join(sorted({name(str(gpu)) for gpu in gpus}))
 
 
 def choose_workers(workers: int | None, device: str, gpus: Sequence[str | int] | None, beside: bool = False) -> int:

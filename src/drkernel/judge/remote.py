@@ -1,5 +1,7 @@
 """One Judge for all ranks of a node: the first rank serves its own Judge, the others are clients of it.
 
+Other machines are served by network/.
+
     with Judge(...) as judge, serve(judge) as server:      # first rank; tells the others address and key
     with closing(Client(address, key)) as judge:           # the others; used as if it were a Judge
 

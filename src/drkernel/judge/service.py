@@ -23,7 +23,7 @@ from drkernel.judge.trusted.verdicts import reason_of
 from drkernel.types import DrKernelError, Task, Verdict
 
 __all__ = ["DEVICES", "GPUS", "Judge", "longest_s", "penalised"]
-_OF_EXAMINATIONS = (
+OF_EXAMINATIONS = (
     *("timeout_s", "lazy_below", "shapes", "gate", "price_hacks", "criterion", "degenerate", "memory_gib"),
     *("timed_shapes", "across_shapes"),
 )
@@ -40,8 +40,10 @@ class Judge:
     def __init__(self, **options: Any):
         given = JudgeOptions(**options).placed()
         assert given.workers and given.timeout_s, "placed() decides"
+        self.options = given
+        """What this judge was made with, and what it chose by the machine."""
         secret, worker_timeout_s = given.secret or os.urandom(32), longest_s(given.timeout_s)
-        config = {field: getattr(given, field) for field in _OF_EXAMINATIONS}
+        config = {field: getattr(given, field) for field in OF_EXAMINATIONS}
         limits = {"host_memory_mib": given.host_memory_mib, "cpu_s": int(2 * given.timeout_s) + 1}
         settings: dict[str, Any]
         self._backend: Backend

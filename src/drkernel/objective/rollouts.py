@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from drkernel.types import Trajectory, Verdict
+from drkernel.types import Trajectory, Turn, Verdict
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,17 @@ def tabulate(
             table.hack[row, column] = turn.verdict.status == "hack"
             table.lazy[row, column] = turn.verdict.lazy
     return dataclasses.replace(table, rewards=reward(table.rewarded, table.speedup, table.coverage))
+
+
+def reward_of(verdict: Verdict, reward: Callable[[Tensor, Tensor, Tensor], Tensor], hack_check: bool = True) -> float:
+    """What `tabulate` gives a turn with this verdict; arguments as there.
+
+    >>> from drkernel.objective.rewards import speedup
+    >>> reward_of(Verdict("ok", "faster", speedup=1.5), speedup), reward_of(Verdict("hack", "forbidden"), speedup)
+    (2.5, 0.0)
+    """
+    alone = Trajectory("", 0, 0, [Turn([], [], [], verdict=verdict)])
+    return tabulate([alone], reward, hack_check).rewards.item()
 
 
 def without_judge_failures(trajectories: Sequence[Trajectory]) -> list[Trajectory]:

@@ -8,8 +8,6 @@ import string
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from drkernel.types import DrKernelError, Precision, Task
 
 EXAMPLE = """\
@@ -139,6 +137,8 @@ def load_template(path: str | Path) -> Template:
 
     Raises DrKernelError naming the file, the field, what was found and what was expected.
     """
+    import yaml
+
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

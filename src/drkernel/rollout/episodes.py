@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
-from drkernel.policy.prompts import Prompts
 from drkernel.rollout.verdicts import VerdictQueue, completion_seed, judged, no_code, resolved
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+
+if TYPE_CHECKING:
+    from drkernel.policy.prompts import Prompts  # imports transformers, which an environment does without
 
 TRAINING = Sampling()
 

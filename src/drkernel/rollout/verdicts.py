@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from drkernel.judge import JudgeProtocol, NotPrepared
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 _POLL_S = 1.0
@@ -65,6 +66,20 @@ def completion_seed(*names: int | str) -> int:
 def no_code(task: Task) -> Verdict:
     """The verdict on a completion without a submission."""
     return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}.")
+
+
+def refusal(judge: JudgeProtocol, task: Task) -> str:
+    """Why a judge cannot use a task to train on, or nothing; it has prepared the task then.
+
+    Raises NotPrepared where the judge failed.
+    """
+    try:
+        degenerate = judge.check_task(task)
+    except NotPrepared as error:
+        raise NotPrepared(f"task {task.id}: {error}") from error
+    except DrKernelError as error:
+        return str(error) if task.id in str(error) else f"task {task.id}: {error}"
+    return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""
 
 
 def judged(future: Future[Verdict]) -> Verdict:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from queue import Empty, SimpleQueue
 
-from drkernel.judge import feedback
+from drkernel.policy.code import extract_code
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
-from drkernel.policy.prompts import extract_code
 from drkernel.policy.templates import TEMPLATE, Template
+from drkernel.rollout.conversation import Message, opening, revision
 from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task
@@ -113,21 +113,11 @@ class ChatModel:
         return taken
 
 
-def messages(
-    task: Task, shown: Sequence[Record], feedback_limit: int, template: Template = TEMPLATE
-) -> list[dict[str, str]]:
+def messages(task: Task, shown: Sequence[Record], feedback_limit: int, template: Template = TEMPLATE) -> list[Message]:
     """The conversation whose next message is the completion: the task, then each shown turn with what was found."""
-    conversation = [{"role": "system", "content": template.system}] if template.system else []
-    conversation.append({"role": "user", "content": template.opening_of(task)})
+    conversation = opening(task, template)
     for record in shown:
-        text = feedback(record.verdict, feedback_limit, _tokens)
-        conversation += [
-            {"role": "assistant", "content": (record.answer or "").strip() or "(no answer)"},  # "" is often refused
-            {"role": "user", "content": template.revision_of(text, record.finished)},
-        ]
+        answer = (record.answer or "").strip() or "(no answer)"  # "" is often refused
+        conversation.append({"role": "assistant", "content": answer})
+        conversation.append(revision(record.verdict, record.finished, feedback_limit, template))
     return conversation
-
-
-def _tokens(text: str) -> int:
-    """About how many tokens a text takes: code has three to four characters per token."""
-    return -(-len(text) // 3)

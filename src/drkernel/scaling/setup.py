@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from drkernel.config import REPOSITORY, EvaluateConfig
+from drkernel.objective.rollouts import reward_of
 from drkernel.policy.endpoint import ChatEndpoint
 from drkernel.policy.model import Policy
 from drkernel.policy.templates import TEMPLATE, load_template
@@ -59,7 +61,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
 
 def identity(config: EvaluateConfig) -> dict[str, str]:
     """Which model and which device the study has, as far as the config alone does not say it."""
-    found = {"device": measured_on(config.judge, config.occupies_gpus)}
+    found = {"device": measured_on(config)}
     if config.endpoint.url and not config.solutions:
         if not config.endpoint.model:
             patience = f"a server that is down is waited for, {config.endpoint.patience_s:g} s at most"
@@ -106,9 +108,7 @@ def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None])
 
 def verdict_reward(config: EvaluateConfig) -> Callable[[Verdict], float]:
     """The configured reward as a function of a verdict."""
-    reward = make_reward(config.reward)
-    tensor = lambda value: torch.tensor(value or 0.0)
-    return lambda v: reward(torch.tensor(v.ok), tensor(v.speedup), tensor(v.coverage)).item()
+    return partial(reward_of, reward=make_reward(config.reward))
 
 
 def progress_callback(progress: Progress, title: str) -> Callable[[RolloutProgress], None]:

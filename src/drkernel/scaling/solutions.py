@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drkernel.policy.prompts import PYTHON, fences
+from drkernel.policy.code import PYTHON, fences
 from drkernel.types import DrKernelError, Task
 
 _IN_RUN = re.compile(r".*level_?(\d+).*?problem_?(\d+)(?:.*sample_?(\d+))?")

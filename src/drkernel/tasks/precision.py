@@ -41,13 +41,18 @@ def with_precision(task: Task, wanted: str = AUTO) -> Task:
         return replace(task, precision="ieee", info={**task.info, "precision": f"ieee, since unknown: {error}"})
 
 
+def may_have_16_bits(source: str) -> bool:
+    """Whether a source names a type of 16 bits anywhere; it is not executed."""
+    return _WORDS.search(source) is not None
+
+
 def has_16_bits(task: Task) -> bool:
     """Whether an input or a weight is float16 or bfloat16. Both are made without memory, on torch's meta device.
 
     Raises:
         DrKernelError: the source does not run there.
     """
-    if not _WORDS.search(task.source):
+    if not may_have_16_bits(task.source):
         return False
     with global_state_kept(), torch.device("meta"):
         reference = Reference(task)

@@ -9,16 +9,20 @@ from typing import Any
 
 import torch
 
-from drkernel.config import JudgeConfig, Judged
-from drkernel.config.judge import judge_options
-from drkernel.judge import Judge
+from drkernel.config import Judged
+from drkernel.config.judge import expected_options, judge_options
+from drkernel.judge import Judge, RemoteJudge, read_token
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
-from drkernel.judge.options import choose_device, choose_workers
+from drkernel.judge.network.client import asked
+from drkernel.judge.options import choose_device, choose_workers, device_name
 from drkernel.judge.remote import Client, serve
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
+
+REMOTE = "remote"
+"""The device of a judge on other machines."""
 
 
 def reserved_gpus(config: Judged) -> list[str]:
@@ -39,8 +43,11 @@ def reserved_gpus(config: Judged) -> list[str]:
 
 
 def placed(config: Judged) -> tuple[str, list[str] | None]:
-    """The device and the GPUs that the judge measures on. Of several it takes the last where a policy needs others."""
+    """The device and the GPUs that the judge measures on, of those of this machine. Of several it takes the last where
+    a policy needs others."""
     judge = config.judge
+    if judge.servers is not None:
+        return REMOTE, None
     device, chosen = choose_device(judge.device, judge.gpus, judge.share, config.occupies_gpus)
     gpus = None if chosen is None else [str(gpu) for gpu in chosen]
     alone = device == "cuda" and judge.gpus is None and not judge.share and config.generates
@@ -48,13 +55,17 @@ def placed(config: Judged) -> tuple[str, list[str] | None]:
 
 
 def workers(config: Judged) -> int:
-    """How many processes judge, or compile for the judge's GPUs."""
+    """How many processes of this machine judge, or compile for the judge's GPUs."""
+    if config.judge.servers is not None:
+        return 0
     return choose_workers(config.judge.workers, *placed(config), beside=config.occupies_gpus)
 
 
 def described(config: Judged) -> str:
     """What measures, in a line for the user, who may not expect a simulated device where there is a GPU."""
     device, gpus = placed(config)
+    if device == REMOTE:
+        return f"judge: {', '.join(config.judge.servers or ())}, on {measured_on(config)}"
     if device == "cuda":
         shared = ", which train, too" if config.judge.share else ""
         return f"judge: measures on GPU {', '.join(gpus or ())}{shared}; {workers(config)} processes compile"
@@ -63,36 +74,47 @@ def described(config: Judged) -> str:
     return f"judge: simulates an {config.judge.gpu}{why}; {workers(config)} processes"
 
 
-def measured_on(judge: JudgeConfig, beside: bool = True) -> str:
-    """What the judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`. beside: see
-    `choose_device`.
+def measured_on(config: Judged) -> str:
+    """What the judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`. Servers are asked.
 
-    Raises DrKernelError where that is a GPU and none is visible.
+    Raises DrKernelError where that is a GPU and none is visible, and for servers that do not answer or differ.
     """
-    kind, gpus = choose_device(judge.device, judge.gpus, judge.share, beside)
-    if kind != "cuda":
-        return f"{kind}:{judge.gpu}"
-    visible = visible_gpus()
-    if not gpus or not visible or not torch.cuda.is_available():
-        raise DrKernelError("judge.device: found cuda, but no GPU is visible; expected one, or judge.device=simulated")
-    name = lambda gpu: torch.cuda.get_device_name(visible.index(gpu)) if gpu in visible else f"GPU {gpu}"
-    return "cuda:" + ", ".join(sorted({name(str(gpu)) for gpu in gpus}))
+    judge = config.judge
+    if judge.servers is not None:
+        return asked(**_servers(config)).device
+    kind, gpus = choose_device(judge.device, judge.gpus, judge.share, config.occupies_gpus)
+    return device_name(kind, judge.gpu, gpus)
+
+
+def make_judge(config: Judged) -> Judge | RemoteJudge:
+    """The judge that a config describes, for one process: its own, or a client of the servers."""
+    if config.judge.servers is not None:
+        return RemoteJudge(**_servers(config))
+    device, gpus = placed(config)
+    return Judge(**judge_options(config) | {"device": device, "gpus": gpus, "workers": workers(config)})
+
+
+def _servers(config: Judged) -> dict[str, Any]:
+    """The arguments of RemoteJudge."""
+    path = config.judge.token_file
+    token = None if path is None else read_token(path)
+    return {"servers": config.judge.servers or (), "token": token, "expected": expected_options(config)}
 
 
 @contextlib.contextmanager
-def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | Client]:
-    """The node's only judge. Its first rank owns it; the others ask it over a socket. Collective."""
+def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | RemoteJudge | Client]:
+    """The node's only judge. Its first rank owns it; the others ask it over a socket. Where servers judge, each rank is
+    a client of theirs. Collective."""
     with contextlib.ExitStack() as stack:
-        own: list[Judge] = []
+        own: list[Judge | RemoteJudge] = []
 
         def offer() -> tuple[str, bytes]:
-            if ranks.local_rank:
+            if ranks.local_rank and config.judge.servers is None:
                 return "", b""
-            device, gpus = placed(config)
-            options = judge_options(config) | {"device": device, "gpus": gpus}
-            options["workers"] = workers(config)
-            own.append(stack.enter_context(Judge(**options)))
-            server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None
+            own.append(make_judge(config))
+            stack.callback(own[0].close)
+            alone = ranks.local_size == 1 or config.judge.servers is not None
+            server = None if alone else stack.enter_context(serve(own[0]))
             return (server.address, server.key) if server else ("", b"")
 
         offers = ranks.all_gather_object(offer)

@@ -196,7 +196,7 @@ class Run:
         """What submissions are measured on. Another kind of device gives other rewards, so a run keeps to one."""
         if not self.config.generates:  # then nothing is measured
             return ""
-        now, path = measured_on(self.config.judge), self.path / "starts.jsonl"
+        now, path = measured_on(self.config), self.path / "starts.jsonl"
         starts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         before = next((device for line in starts if (device := json.loads(line).get("judge"))), now)
         if before != now:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from drkernel.judge import JudgeProtocol, NotPrepared
+from drkernel.rollout.verdicts import refusal
 from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.training.seeds import generator
 from drkernel.types import DrKernelError, Task, WorkerLost
@@ -101,9 +102,6 @@ class Sampler:
 
     def _refusal(self, task: Task) -> str | WorkerLost:
         try:
-            degenerate = self._judge.check_task(task)
+            return refusal(self._judge, task)
         except NotPrepared as error:
-            return WorkerLost(f"task {task.id}: {error}")
-        except DrKernelError as error:
-            return str(error) if task.id in str(error) else f"task {task.id}: {error}"
-        return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""
+            return WorkerLost(str(error))

@@ -33,17 +33,31 @@ def read_task(path: str | Path, task_id: str | None = None) -> Task:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")  # Windows editors begin files with a mark
-        tree = ast.parse(text, str(path))
     except FileNotFoundError:
         raise DrKernelError(f"task file {path}: no such file; expected a module in KernelBench's format") from None
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise DrKernelError(f"task file {path}: {type(error).__name__}: {error}") from error
+    task = parse_task(text, task_id or f"file/{path.stem}", f"task file {path}")
+    return with_precision(replace(task, info={"file": path.name}))
+
+
+def parse_task(text: str, task_id: str, where: str = "task") -> Task:
+    """The text of a task file, which is parsed and not executed; the precision stays `ieee`.
+
+    where: what errors call the text.
+
+    Raises:
+        DrKernelError: a syntax error, or `Model`, `get_inputs` or `get_init_inputs` is not defined.
+    """
+    try:
+        tree = ast.parse(text, where)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise DrKernelError(f"{where}: {type(error).__name__}: {error}") from error
     defined = {name for node in tree.body for name in _names(node)}
     if missing := [name for name in _REQUIRED if name not in defined]:
-        raise DrKernelError(f"task file {path}: does not define {missing[0]!r}")
-    source, small = _without_small(path, text, tree)
-    task = Task(id=task_id or f"file/{path.stem}", source=source, small=small, info={"file": path.name})
-    return with_precision(task)
+        raise DrKernelError(f"{where}: does not define {missing[0]!r}")
+    source, small = _without_small(where, text, tree)
+    return Task(id=task_id, source=source, small=small)
 
 
 def not_a_module(source: str, entry_point: str = "Model") -> str:
@@ -185,7 +199,7 @@ def _names(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _without_small(path: Path, text: str, tree: ast.Module) -> tuple[str, dict[str, int] | None]:
+def _without_small(where: str, text: str, tree: ast.Module) -> tuple[str, dict[str, int] | None]:
     node = next((node for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["SMALL"]), None)
     if node is None:
         return text, None
@@ -194,7 +208,7 @@ def _without_small(path: Path, text: str, tree: ast.Module) -> tuple[str, dict[s
     except ValueError:
         small = None
     if not isinstance(small, dict) or not all(isinstance(k, str) and type(v) is int for k, v in small.items()):
-        raise DrKernelError(f"task file {path}: line {node.lineno}: SMALL must be a dict literal of names and ints")
+        raise DrKernelError(f"{where}: line {node.lineno}: SMALL must be a dict literal of names and ints")
     lines = text.splitlines(keepends=True)
     source = "".join(lines[: node.lineno - 1] + lines[node.end_lineno :])
     return source.rstrip("\n") + "\n", small
