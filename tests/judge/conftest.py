@@ -6,6 +6,7 @@ import pytest
 
 from drkernel.judge import Judge
 from drkernel.types import Task
+from tests import judge_workers
 from tests.judge import examples
 
 collect_ignore_glob = ["submissions/*", "tasks/*"]  # never import them, for doctests or otherwise: some are harmful
@@ -31,3 +32,17 @@ def ungated():
         device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
     ) as judge:
         yield judge
+
+
+@pytest.fixture(scope="session")
+def _by_command(tasks):
+    judge_workers.by_command()
+    with Judge(device="simulated", workers=1, secret=b"s", timeout_s=8, host_memory_mib=1024, gate=False) as judge:
+        judge.check_task(tasks["relu"])  # the worker has started
+        yield judge
+
+
+@pytest.fixture
+def judge_by_command(_by_command, workers_by_command):
+    """A judge, without the gate, whose worker is started by the real command, as for users. It takes seconds to start."""
+    return _by_command
