@@ -44,5 +44,5 @@ def _by_command(tasks):
 
 @pytest.fixture
 def judge_by_command(_by_command, workers_by_command):
-    """A judge, without the gate, whose worker is started by the real command, as for users. It takes seconds to start."""
+    """A judge, without the gate, whose worker is started by the real command: in seconds, as for users."""
     return _by_command

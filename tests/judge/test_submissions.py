@@ -136,5 +136,5 @@ def test_a_submission_that_raises_on_other_shapes_is_not_general(verdicts):
 def test_harmful_submissions_leave_no_process_and_no_file_behind(ungated_verdicts, ungated, tasks):
     assert ungated.judge(tasks["relu"], next(e.source for e in HONEST if e.name.startswith("90"))).ok
     assert not traces() and not Path("verdict.json").exists()
-    below_a_zygote = 5  # a server of forks, what it forked and waits for the examiner, that, its zygote; see judge_workers
+    below_a_zygote = 5  # see judge_workers: a server, what it forked, the examiner, its zygote
     assert len(descendants(below_a_zygote)) <= 2 * 2  # two judges of two workers, each with a runner being reaped

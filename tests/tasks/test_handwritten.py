@@ -26,6 +26,7 @@ ANSWERED = sorted(str(path.relative_to(SUBMISSIONS).with_suffix("")) for path in
 
 
 shrinking = pytest.mark.xdist_group("shrinking")  # one worker shrinks the tasks
+judged = pytest.mark.xdist_group("handwritten")  # one judge prepares each task once
 
 
 @functools.cache
@@ -102,6 +103,7 @@ def test_each_is_a_plain_file_that_says_what_it_is(task):
 
 
 @pytest.mark.slow
+@judged
 @pytest.mark.parametrize("task", TASKS, ids=NAMES)
 def test_the_judge_accepts_each(judge, task):
     judge.check_task(task)
@@ -175,6 +177,7 @@ NOT_FASTER = {"level3/feature_pyramid", "level3/unrolled_gru"}
 
 
 @pytest.mark.slow
+@judged
 @pytest.mark.parametrize("name", ANSWERED)
 def test_a_good_answer_is_right_and_faster(judge, name):
     """What each earns: `python evaluate.py solutions=tests/tasks/submissions tasks=handwritten`."""
