@@ -1,4 +1,7 @@
-"""Shared by the judge's tests: one Judge per session, and the files under tasks/ and submissions/."""
+"""Shared by the judge's tests: one Judge per session, and the files under tasks/ and submissions/.
+
+A Judge has one worker, since each prepares a task anew: two processes of pytest keep two processors busy.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def tasks() -> dict[str, Task]:
 @pytest.fixture(scope="session")
 def judge():
     with Judge(
-        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024
+        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024
     ) as judge:
         yield judge
 
@@ -29,7 +32,7 @@ def judge():
 def ungated():
     """A judge without the static gate: everything must hold without it."""
     with Judge(
-        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
+        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
     ) as judge:
         yield judge
 
