@@ -43,7 +43,7 @@ class Verdicts:
         pending = self._submit(self._judge, [e for e in missing if e.name not in ENDLESS])
         if endless := [e for e in missing if e.name in ENDLESS]:
             with Judge(
-                device="simulated", workers=1, secret=b"s", timeout_s=3, host_memory_mib=1024, gate=self._gate
+                device="simulated", workers=1, secret=b"s", timeout_s=1, host_memory_mib=1024, gate=self._gate
             ) as hasty:
                 self._known |= {name: future.result() for name, future in self._submit(hasty, endless).items()}
         self._known |= {name: future.result() for name, future in pending.items()}
