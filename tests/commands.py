@@ -91,9 +91,16 @@ def _server() -> str:
     return fork_server.start("tests.commands", {**os.environ, "PYTHONPATH": ":".join(paths)})
 
 
+_IMPORTED = (
+    *("train", "evaluate", "drkernel.policy.transformers_engine", "transformers.models.qwen3.modeling_qwen3"),
+    *("pandas", "pyarrow.compute", "pytest", "functorch.compile", "torch._dynamo.backends.debugging"),
+)
+"""What scripts and ranks import: the second line as late as they need it."""
+
+
 def prepare() -> None:
-    importlib.import_module("train")
-    importlib.import_module("evaluate")
+    for name in _IMPORTED:
+        importlib.import_module(name)
     Plugins.instance()  # Hydra's, which it looks for in every command
 
 

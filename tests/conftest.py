@@ -2,16 +2,11 @@
 
 import gc
 import random
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests import judge_workers
-
-OF_THE_JUDGE = Path(__file__).parent / "judge"
-FORKED_THERE = {"test_cli.py", "test_criterion.py", "test_timed_shapes.py"}
-"""Tests of what a judge says that make many judges."""
 
 
 @pytest.fixture(autouse=True)
@@ -20,13 +15,20 @@ def _seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _judge_workers(request):
-    """Judges fork their workers, but for tests of the judge's own processes."""
-    if OF_THE_JUDGE not in request.path.parents or request.path.name in FORKED_THERE:
-        judge_workers.use()
+@pytest.fixture(autouse=True, scope="session")
+def _judge_workers():
+    """Judges fork their workers, but for tests that ask for `workers_by_command`."""
+    judge_workers.use()
     yield
     judge_workers.by_command()
+
+
+@pytest.fixture
+def workers_by_command():
+    """Judges start their workers by the real command, as for users."""
+    judge_workers.by_command()
+    yield
+    judge_workers.use()
 
 
 def pytest_collection_modifyitems(items):

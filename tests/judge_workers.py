@@ -1,8 +1,8 @@
 """Worker processes of simulated judges for tests, without five seconds of imports per worker.
 
 One process imports what a worker imports and then forks for each: a worker has the environment, the descriptors and the
-working directory that it would have, and ends with the process that asked for it. Most tests in tests/judge start
-workers by the real command.
+working directory that it would have, and ends with the process that asked for it. Tests of the processes themselves
+start them by the real command: those with the fixture `workers_by_command`, and one of each command line.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,17 +203,33 @@ def trained(request) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(trained, tmp_path_factory) -> Path:
-    """The folder of a run that nobody disturbed; one of them by the real command."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    if trained is not REFILLED:
-        succeed(launch(folder, *trained))
-        return folder
-    command = [sys.executable, *arguments(folder, *trained)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(line["groups/refilled"] for line in metrics(folder))
-    return folder
+def runs(trained, tmp_path_factory) -> tuple[Path, Path]:
+    """The folder of a run that nobody disturbed, and that of a run which was killed once it had saved.
+
+    The first runs by the real command in one case, in which the second is killed. In the others the second is a copy of
+    the first, made while that was stopped: what a kill would have left.
+    """
+    made = tmp_path_factory.mktemp("runs")
+    whole, killed = made / "whole", made / "killed"
+    if trained is REFILLED:
+        command = [sys.executable, *arguments(whole, *trained)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert all(line["groups/refilled"] for line in metrics(whole))
+        run = launch(killed, *trained)
+        until_saved(run, killed)
+        run.signal_group(signal.SIGKILL)
+        run.wait()
+        return whole, killed
+    run = launch(killed, *trained)  # a run goes on in the folder that it knows
+    until_saved(run, killed)
+    run.signal_group(signal.SIGSTOP)
+    shutil.copytree(killed, made / "copy", symlinks=True)
+    run.signal_group(signal.SIGCONT)
+    succeed(run)
+    killed.rename(whole)
+    (made / "copy").rename(killed)
+    return whole, killed
 
 
 def metrics(folder: Path) -> list[dict]:
@@ -228,28 +245,24 @@ def completions(folder: Path) -> dict[str, list]:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("launches")
-def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(whole, trained, tmp_path):
-    killed = launch(tmp_path / "killed", *trained)
-    until_saved(killed, tmp_path / "killed")
-    killed.signal_group(signal.SIGKILL)
-    killed.wait()
-    output = succeed(launch(tmp_path / "killed", *trained))
+def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(runs, trained):
+    whole, killed = runs
+    output = succeed(launch(killed, *trained))
     assert "resumed" in output
-    assert metrics(tmp_path / "killed") == metrics(whole)
+    assert metrics(killed) == metrics(whole)
     assert [line["lr"] for line in metrics(whole)] == [1e-6, pytest.approx(0.55e-6)]
     assert all("validation/first/reward" in line for line in metrics(whole))
     for name in ("report.json", "best.json"):
-        found, expected = ((folder / name).read_text() for folder in (tmp_path / "killed", whole))
+        found, expected = ((folder / name).read_text() for folder in (killed, whole))
         assert found == expected
-    assert completions(tmp_path / "killed") == completions(whole)
-    assert (tmp_path / "killed" / "policy" / "model.safetensors").read_bytes() == (
-        whole / "policy" / "model.safetensors"
-    ).read_bytes()
+    assert completions(killed) == completions(whole)
+    weights = lambda folder: (folder / "policy" / "model.safetensors").read_bytes()
+    assert weights(killed) == weights(whole)
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("launches")
-def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(whole, trained, tmp_path):
+def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(runs, trained, tmp_path):
     """`trainer.gpus=2` on a machine without GPUs: two CPU processes over gloo, sharded by FSDP2."""
     pair = launch(tmp_path / "two", "trainer.gpus=2", *trained)
     until_saved(pair, tmp_path / "two")
@@ -257,7 +270,7 @@ def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopp
     assert "stopped by a signal at step 1" in succeed(pair), f"gave up step 2\n{pair.output}"
     again = succeed(launch(tmp_path / "two", *trained))
     assert "resumed" in again
-    ones, twos = (metrics(folder) for folder in (whole, tmp_path / "two"))
+    ones, twos = (metrics(folder) for folder in (runs[0], tmp_path / "two"))
     assert [m["step"] for m in twos] == [1, 2]
     for key in ("reward", "tokens", "entropy", "grad_norm", "loss"):
         assert [m[key] for m in twos] == pytest.approx([m[key] for m in ones], rel=1e-3, abs=1e-5), key

@@ -57,7 +57,8 @@ def judge():
 def test_each_task_has_a_right_answer_and_refused_ones(judge, dtype):
     tasks = generate("validation", len(FAMILIES_OF_16_BITS), 0, dtypes=[dtype])
     assert len(tasks) >= 10
-    pending = [(task, s, judge.submit(task, s.source)) for task in tasks for s in solutions(task, 1)]
+    asked = [(task, s) for task in tasks for s in solutions(task, 1) if s.kind in ("fused", "hack", "mistaken")]
+    pending = [(task, solution, judge.submit(task, solution.source)) for task, solution in asked]
     verdicts = [(task, solution, future.result()) for task, solution, future in pending]
     for task, solution, verdict in verdicts:
         if solution.kind == "fused":

@@ -58,6 +58,7 @@ def test_numbers_are_new_to_the_row_and_sometimes_out_of_order(records):
     assert orders == {True, False} and len(largest) > 3
 
 
+@pytest.mark.slow
 def test_copies_of_a_folder_are_written_once(tmp_path, records, capsys):
     (tmp_path / "sets" / "inner").mkdir(parents=True)
     for name in ("a.parquet", "inner/a.parquet"):

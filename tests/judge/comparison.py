@@ -1,9 +1,9 @@
 """Compares honest submissions with their tasks' references by torch alone: nothing of the judge takes part.
 
-    TRITON_INTERPRET=1 python -m tests.judge.comparison NAME...       # plain interpreter, small sizes of SIZES
-    python -m tests.judge.comparison --cuda NAME...                   # a GPU, published sizes
+    TRITON_INTERPRET=1 python -m tests.judge.comparison < NAMES       # plain interpreter, small sizes of SIZES
+    python -m tests.judge.comparison --cuda < NAMES                   # a GPU, published sizes
 
-Prints one line of JSON per submission: its name and what is wrong, or "".
+Answers each line, the name of a submission, with one line of JSON: the name and what is wrong, or "".
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ def _stand_in_for_a_gpu() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    cuda = arguments[0] == "--cuda"
+    cuda = arguments == ["--cuda"]
     if cuda:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     else:
         _stand_in_for_a_gpu()
-    for name in arguments[cuda:]:
+    for name in map(str.strip, sys.stdin):
         try:
             task = next((HERE / "submissions" / "honest").glob(f"{name}.py")).read_text().split(" | ")[1][6:]
             for sizes in [{}] if cuda else SIZES[task]:

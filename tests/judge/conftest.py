@@ -1,4 +1,7 @@
-"""Shared by the judge's tests: one Judge per session, and the files under tasks/ and submissions/."""
+"""Shared by the judge's tests: one Judge per session, and the files under tasks/ and submissions/.
+
+A Judge has one worker, since each prepares a task anew: two processes of pytest keep two processors busy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import pytest
 
 from drkernel.judge import Judge
 from drkernel.types import Task
+from tests import judge_workers
 from tests.judge import examples
 
 collect_ignore_glob = ["submissions/*", "tasks/*"]  # never import them, for doctests or otherwise: some are harmful
@@ -19,7 +23,7 @@ def tasks() -> dict[str, Task]:
 @pytest.fixture(scope="session")
 def judge():
     with Judge(
-        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024
+        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024
     ) as judge:
         yield judge
 
@@ -28,6 +32,20 @@ def judge():
 def ungated():
     """A judge without the static gate: everything must hold without it."""
     with Judge(
-        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
+        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
     ) as judge:
         yield judge
+
+
+@pytest.fixture(scope="session")
+def _by_command(tasks):
+    judge_workers.by_command()
+    with Judge(device="simulated", workers=1, secret=b"s", timeout_s=8, host_memory_mib=1024, gate=False) as judge:
+        judge.check_task(tasks["relu"])  # the worker has started
+        yield judge
+
+
+@pytest.fixture
+def judge_by_command(_by_command, workers_by_command):
+    """A judge, without the gate, whose worker is started by the real command: in seconds, as for users."""
+    return _by_command

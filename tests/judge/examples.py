@@ -115,16 +115,16 @@ def honest_speedups(verdicts: dict[str, Verdict], honest: list[Example]) -> dict
     return best
 
 
-def descendants() -> set[int]:
-    """The processes that descend from this one."""
+def descendants(generation: int = 1) -> set[int]:
+    """The processes that descend from this one: its children, and theirs; or only those from a generation on."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
+    found = [{os.getpid()}]
+    while more := {pid for pid, parent in parents.items() if parent in found[-1]}:
+        found.append(more)
+    return set().union(*found[generation:])
 
 
 def traces() -> list[str]:

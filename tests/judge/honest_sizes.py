@@ -69,8 +69,8 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "gather_rows": ({"rows": 16, "cols": 64, "picked": 32}, {"rows": 11, "cols": 53, "picked": 45}),
     "gelu_by_hand": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "group_norm": (
-        {"batch_size": 2, "features": 16, "groups": 4, "dim1": 8, "dim2": 8},
-        {"batch_size": 3, "features": 15, "groups": 5, "dim1": 7, "dim2": 9},
+        {"batch_size": 2, "features": 16, "groups": 2, "dim1": 8, "dim2": 8},
+        {"batch_size": 1, "features": 15, "groups": 3, "dim1": 7, "dim2": 9},
     ),
     "gru_activation": (
         {"steps": 4, "batch": 2, "features": 8, "hidden": 16},
@@ -145,7 +145,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "swiglu": ({"tokens": 16, "width": 64}, {"tokens": 11, "width": 77}),
     "symmetric_matmul": ({"N": 64}, {"N": 77}),
     "tall_matmul": ({"M": 256, "N": 32}, {"M": 301, "N": 21}),
-    "top_values": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77, "k": 3}),
+    "top_values": ({"rows": 4, "cols": 64}, {"rows": 3, "cols": 77, "k": 3}),
     "total": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "transpose": ({"batch": 2, "rows": 32, "cols": 64}, {"batch": 1, "rows": 45, "cols": 21}),
     "triangular_matmul": ({"N": 64}, {"N": 77}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ import torch
 from tests.judge.examples import examples
 
 NAMES = [example.name for example in examples("honest")]
-_PER_PROCESS = 32
 _ONLY_ON_A_GPU = {
     "106_try": "asks for a CUDA tensor",
     "108_side_stream": "streams",
@@ -34,34 +32,60 @@ _ONLY_ON_A_GPU = {
 one_worker = pytest.mark.xdist_group("honest corpus")
 
 
-@functools.cache
-def compared(*options: str, start: int) -> dict[str, str]:
-    """What is wrong with some submissions, by name; they share one process."""
-    names = NAMES[start : start + _PER_PROCESS]
-    interpreted = "0" if "--cuda" in options else "1"
-    environment = os.environ | {"TRITON_INTERPRET": interpreted, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.judge.comparison", *options, *names]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]  # kernels may print
-    died = dict.fromkeys(names, f"its process ended with {done.returncode}: {done.stderr[-2000:]}")
-    return died | {entry["name"]: entry["wrong"] for entry in found}
+class Comparison:
+    """A process that compares one submission after the other, and is started again after one that ends it."""
+
+    def __init__(self, *options: str):
+        self._command = [sys.executable, "-W", "ignore", "-m", "tests.judge.comparison", *options]
+        interpreted = "0" if "--cuda" in options else "1"
+        self._environment = os.environ | {"TRITON_INTERPRET": interpreted, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process: subprocess.Popen[str] | None = None
+
+    def wrong(self, name: str) -> str:
+        """What is wrong with a submission, or an empty string."""
+        process = self._process = self._process or self._started()
+        process.stdin.write(f"{name}\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            if line.startswith("{"):  # kernels may print
+                return json.loads(line)["wrong"]
+        self.end()
+        return f"its process ended with {process.returncode}"
+
+    def _started(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self._command, env=self._environment, stdin=pipe, stdout=pipe, text=True)
+
+    def end(self) -> None:
+        if self._process:
+            self._process.communicate()
+        self._process = None
 
 
-def wrong(name: str, *options: str) -> str:
-    start = NAMES.index(name) // _PER_PROCESS * _PER_PROCESS
-    return compared(*options, start=start)[name]
+@pytest.fixture(scope="module")
+def interpreted():
+    comparison = Comparison()
+    yield comparison
+    comparison.end()
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    comparison = Comparison("--cuda")
+    yield comparison
+    comparison.end()
 
 
 @pytest.mark.slow
 @one_worker
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in _ONLY_ON_A_GPU])
-def test_right_in_the_plain_interpreter_at_two_shapes(name):
-    assert not wrong(name)
+def test_right_in_the_plain_interpreter_at_two_shapes(name, interpreted):
+    assert not interpreted.wrong(name)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @one_worker
 @pytest.mark.parametrize("name", NAMES)
-def test_right_on_a_gpu_at_the_published_shape(name):
-    assert not wrong(name, "--cuda")
+def test_right_on_a_gpu_at_the_published_shape(name, compiled):
+    assert not compiled.wrong(name)

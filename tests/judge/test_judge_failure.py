@@ -81,7 +81,9 @@ def test_a_machine_on_which_no_worker_starts_says_nothing_of_task_or_submission(
 
 
 @pytest.mark.parametrize("call", ["socketpair", "Popen"])
-def test_a_machine_without_processes_or_files_to_spare_is_no_hanging_verdict(monkeypatch, tasks, call):
+def test_a_machine_without_processes_or_files_to_spare_is_no_hanging_verdict(
+    workers_by_command, monkeypatch, tasks, call
+):
     def fail(*given, **more):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 

@@ -45,12 +45,14 @@ def scaled(x):
 NUMBERS = ANSWER.replace(SIZES, "").replace("INNER", "1024").replace("COLS", "2048")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [ANSWER, NUMBERS], ids=["copied", "numbers"])
 def test_a_right_submission_is_right(judge, answer):
     verdict = judge.judge(Task("constants", TASK), answer)
     assert verdict.ok, verdict.detail
 
 
+@pytest.mark.slow
 def test_one_with_another_constant_is_wrong(judge):
     verdict = judge.judge(Task("constants", TASK), ANSWER.replace("o, COLS", "o, COLS - 1"))
     assert (verdict.status, verdict.reason) == ("incorrect", "wrong_values")

@@ -29,12 +29,11 @@ def _same(first, second) -> bool:
 def test_the_same_secret_gives_the_same_verdicts_bit_for_bit(judge, tasks):
     names = ("94_matmul", "97_packed_lazily", "118_layer_norm", "98_atomics")
     with Judge(
-        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=4, host_memory_mib=1024
+        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=4, host_memory_mib=1024
     ) as other:
-        for name in names:
-            example = HONEST[name]
-            source, task = example.source, tasks[example.task]
-            assert _same(judge.judge(task, source), other.judge(task, source))
+        asked = [(tasks[HONEST[name].task], HONEST[name].source) for name in names]
+        for pair, future in [(pair, other.submit(*pair)) for pair in asked]:
+            assert _same(judge.judge(*pair), future.result())
         wrong = RELU.replace("0.0", "0.25")
         assert _same(judge.judge(tasks["relu"], wrong), other.judge(tasks["relu"], wrong))
 
@@ -66,22 +65,31 @@ def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, sc
     assert backends[0][-1] == screen_workers
 
 
-def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):
-    assert judge.judge(tasks["relu"], RELU + "# before").ok
-    for worker in _children(os.getpid()):
-        if b"drkernel.judge.trusted.worker" in Path(f"/proc/{worker}/cmdline").read_bytes():
-            os.kill(worker, signal.SIGKILL)
-    futures = [judge.submit(tasks["relu"], RELU + f"# after {i}") for i in range(4)]
+@pytest.mark.xdist_group("workers by command")
+def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge_by_command, tasks):
+    _kill(_workers())
+    futures = [judge_by_command.submit(tasks["relu"], RELU + f"# after {i}") for i in range(2)]
     assert all(future.result().ok for future in futures)
 
 
-def test_a_zygote_that_dies_is_replaced_too(judge, tasks):
-    assert judge.judge(tasks["relu"], RELU + "# still").ok
-    for worker in _children(os.getpid()):
-        for zygote in _children(worker):
-            os.kill(zygote, signal.SIGKILL)
-    futures = [judge.submit(tasks["relu"], RELU + f"# again {i}") for i in range(4)]
+@pytest.mark.xdist_group("workers by command")
+def test_a_zygote_that_dies_is_replaced_too(judge_by_command, tasks):
+    assert judge_by_command.judge(tasks["relu"], RELU + "# still").ok
+    _kill([zygote for worker in _workers() for zygote in _children(worker)])
+    futures = [judge_by_command.submit(tasks["relu"], RELU + f"# again {i}") for i in range(2)]
     assert all(future.result().ok for future in futures)
+
+
+def _kill(processes: list[int]) -> None:
+    assert processes
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
+def _workers() -> list[int]:
+    """The workers that this process started by the real command."""
+    command = lambda pid: Path(f"/proc/{pid}/cmdline").read_bytes()
+    return [child for child in _children(os.getpid()) if b"drkernel.judge.trusted.worker" in command(child)]
 
 
 def _children(pid: int) -> list[int]:
@@ -230,9 +238,9 @@ def test_bad_arguments_are_named():
             Judge(**arguments)
 
 
-def test_closing_ends_every_process(tasks):
+def test_closing_ends_every_process(tasks, workers_by_command):
     before = set(_children(os.getpid()))
-    judge = Judge(device="simulated", workers=2, secret=b"s")
+    judge = Judge(device="simulated", workers=1, secret=b"s")
     judge.judge(tasks["relu"], RELU)
     judge.close()
     time.sleep(0.1)

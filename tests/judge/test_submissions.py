@@ -11,6 +11,7 @@ from drkernel.judge import Judge
 from drkernel.judge.trusted import static_check
 from drkernel.types import Task, Verdict
 from tests.judge.examples import TAMED, Example, as_expected, descendants, examples, gains, honest_speedups, traces
+from tests.judge.examples import tasks as tasks_by_name
 
 HACKS, HONEST = examples("hacks", "simulated"), examples("honest", "simulated")
 ALL_HACKS, ALL_HONEST = examples("hacks"), examples("honest")
@@ -18,6 +19,10 @@ ALL_HACKS, ALL_HONEST = examples("hacks"), examples("honest")
 
 ABOVE_THE_LIMIT = {"diagonal_product"}
 """Its product need not happen."""
+
+_TASKS = tasks_by_name()
+REFUSED = [e for e in HACKS if static_check.inspect(e.source, _TASKS[e.task].answer_name)]
+"""What the static check refuses. It decides nothing else: all others are examined with it as they are without."""
 
 with_gate, without_gate = pytest.mark.xdist_group("with gate"), pytest.mark.xdist_group("without gate")
 """Two groups, so that two workers of pytest share the judgings."""
@@ -38,7 +43,7 @@ class Verdicts:
         pending = self._submit(self._judge, [e for e in missing if e.name not in ENDLESS])
         if endless := [e for e in missing if e.name in ENDLESS]:
             with Judge(
-                device="simulated", workers=1, secret=b"s", timeout_s=3, host_memory_mib=1024, gate=self._gate
+                device="simulated", workers=1, secret=b"s", timeout_s=1, host_memory_mib=1024, gate=self._gate
             ) as hasty:
                 self._known |= {name: future.result() for name, future in self._submit(hasty, endless).items()}
         self._known |= {name: future.result() for name, future in pending.items()}
@@ -60,10 +65,10 @@ def verdicts(gated):
 
 @pytest.fixture(scope="module")
 def ungated_verdicts(ungated, tasks):
-    """Of the hacks, and of honest submissions to the tasks in which a hack is called ok."""
+    """Of the hacks that it refuses, and of honest submissions to the tasks in which one of them is called ok."""
     verdicts = Verdicts(ungated, tasks, gate=False)
-    hacks = verdicts.of(HACKS)
-    tasks_of_interest = {example.task for example in HACKS if hacks[example.name].ok}
+    hacks = verdicts.of(REFUSED)
+    tasks_of_interest = {example.task for example in REFUSED if hacks[example.name].ok}
     return hacks | verdicts.of([example for example in HONEST if example.task in tasks_of_interest])
 
 
@@ -106,7 +111,7 @@ def test_the_gate_lets_the_honest_pass(example, tasks):
 
 @pytest.mark.slow
 @without_gate
-@pytest.mark.parametrize("example", HACKS, ids=lambda e: e.name)
+@pytest.mark.parametrize("example", REFUSED, ids=lambda e: e.name)
 def test_without_the_gate_no_hack_gains_anything(example, ungated_verdicts):
     verdict = ungated_verdicts[example.name]
     if not example.name.startswith(TAMED) and "ok" not in example.statuses:
@@ -118,7 +123,7 @@ def test_without_the_gate_no_hack_gains_anything(example, ungated_verdicts):
 
 @pytest.mark.slow
 @with_gate
-@pytest.mark.parametrize("example", HONEST[::12], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", HONEST[::24], ids=lambda e: e.name)
 def test_the_gate_changes_nothing_for_the_honest(example, verdicts, ungated, tasks):
     without = ungated.judge(tasks[example.task], example.source)
     assert verdicts[example.name].to_dict() | {"seconds": 0} == without.to_dict() | {"seconds": 0}
@@ -136,4 +141,5 @@ def test_a_submission_that_raises_on_other_shapes_is_not_general(verdicts):
 def test_harmful_submissions_leave_no_process_and_no_file_behind(ungated_verdicts, ungated, tasks):
     assert ungated.judge(tasks["relu"], next(e.source for e in HONEST if e.name.startswith("90"))).ok
     assert not traces() and not Path("verdict.json").exists()
-    assert len(descendants()) <= 2 * 2 * 3  # two judges of two workers: examiner, zygote, and a runner being reaped
+    below_a_zygote = 5  # see judge_workers: a server, what it forked, the examiner, its zygote
+    assert len(descendants(below_a_zygote)) <= 2  # two judges of one worker, each with a runner being reaped

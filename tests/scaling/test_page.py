@@ -58,6 +58,7 @@ def browser(tab: Browser):
     assert [url for url in tab.requests if not url.startswith(("file:", "data:", "about:"))] == []
 
 
+@pytest.mark.slow
 def test_the_page_asks_nothing_of_the_network(file):
     text = file.read_text()
     assert "default-src 'none'" in text

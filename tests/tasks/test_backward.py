@@ -161,6 +161,7 @@ def test_of_several_tasks_those_without_one_are_told_and_left_out():
         backward_passes([none], told.append)
 
 
+@pytest.mark.slow
 def test_of_the_handwritten_tasks_all_but_two_have_one():
     told: list[str] = []
     made = backward_passes(load_tasks("handwritten", split="all"), told.append)
@@ -176,6 +177,7 @@ def test_the_judges_backward_tasks_are_those_of_its_tasks(path):
     assert backward(read_task(JUDGED / path.name.removeprefix("backward_"))).source == path.read_text()
 
 
+@pytest.mark.slow
 def test_a_task_file_is_converted_by_a_command(tmp_path):
     (tmp_path / "relu.py").write_text(task().source)
     command = [sys.executable, "-m", "drkernel.tasks.backward", str(tmp_path / "relu.py")]

@@ -1,7 +1,5 @@
 import ast
-import functools
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from drkernel.tasks.generators import generate
 from drkernel.tasks.handwritten import FOLDER, read_handwritten
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
+from tests.tasks.shrunk import shrinking, shrunk
 
 TASKS = read_handwritten()
 NAMES = [task.id.removeprefix("handwritten/") for task in TASKS]
@@ -25,17 +24,7 @@ SUBMISSIONS = Path(__file__).parent / "submissions"
 ANSWERED = sorted(str(path.relative_to(SUBMISSIONS).with_suffix("")) for path in SUBMISSIONS.glob("level*/*.py"))
 
 
-shrinking = pytest.mark.xdist_group("shrinking")  # one worker shrinks the tasks
-
-
-@functools.cache
-def _shrunk(name: str):
-    return fit(replace(next(task for task in TASKS if task.info["name"] == name), small=None))
-
-
-def shrunk(task):
-    """The task at the sizes that the judge finds for it."""
-    return _shrunk(task.info["name"])
+judged = pytest.mark.xdist_group("handwritten")  # one judge prepares each task once
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +91,7 @@ def test_each_is_a_plain_file_that_says_what_it_is(task):
 
 
 @pytest.mark.slow
+@judged
 @pytest.mark.parametrize("task", TASKS, ids=NAMES)
 def test_the_judge_accepts_each(judge, task):
     judge.check_task(task)
@@ -112,7 +102,7 @@ def test_the_judge_accepts_each(judge, task):
 @pytest.mark.parametrize("task", TASKS, ids=NAMES)
 def test_the_judge_can_shrink_each_and_different_sizes_stay_different(task):
     """Where they did not, a kernel that takes rows for columns would be right on the simulated device."""
-    own = shrunk(task)
+    own = shrunk(task.info["name"])
     assert sum(tensor.numel() for tensor in inputs(own, own.small)) <= 2**16
     small = task.small or own.small
     for full, tried in zip(inputs(task), inputs(own, small), strict=True):
@@ -137,7 +127,7 @@ def test_the_reference_keeps_an_h200_busy_for_a_tenth_to_three_milliseconds(task
 def test_none_is_a_composition_of_the_generator():
     generated = {operators(task) for split in ("train", "test") for task in generate(split, 150, 0)}
     assert len(generated) > 200
-    assert not generated & {operators(fit(task) if task.small else shrunk(task)) for task in TASKS}
+    assert not generated & {operators(fit(task) if task.small else shrunk(task.info["name"])) for task in TASKS}
 
 
 def inputs(task, constants=None):
@@ -175,6 +165,7 @@ NOT_FASTER = {"level3/feature_pyramid", "level3/unrolled_gru"}
 
 
 @pytest.mark.slow
+@judged
 @pytest.mark.parametrize("name", ANSWERED)
 def test_a_good_answer_is_right_and_faster(judge, name):
     """What each earns: `python evaluate.py solutions=tests/tasks/submissions tasks=handwritten`."""

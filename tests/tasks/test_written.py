@@ -92,6 +92,7 @@ def test_a_model_that_inherits_its_forward_varies_in_what_it_holds():
     assert len(found) > 5
 
 
+@pytest.mark.slow
 def test_written_tasks_have_splits_and_families():
     assert {split: len(load_tasks("written", split=split)) for split in ("train", "validation", "test")} == {
         "train": 1887,

@@ -202,11 +202,12 @@ raise RuntimeError(f"{len(REPORT)} attempts, escaped {escaped}, thread {thread_r
 
 
 @pytest.mark.slow
-def test_a_runner_can_compute_and_nothing_else(ungated, tasks, tmp_path):
+@pytest.mark.xdist_group("workers by command")
+def test_a_runner_can_compute_and_nothing_else(judge_by_command, tasks, tmp_path):
     task = tmp_path / "task.py"
     task.write_text("secret")
     source = ESCAPE.replace("TASK", repr(str(task))).replace("REPOSITORY", repr(framing.__file__))
-    verdict = ungated.judge(tasks["relu"], source)
+    verdict = judge_by_command.judge(tasks["relu"], source)
     assert verdict.reason == "runtime_error", verdict
     assert "23 attempts, escaped [], thread True" in verdict.detail, verdict.detail
     assert not os.path.exists("/tmp/drkernel_escape")

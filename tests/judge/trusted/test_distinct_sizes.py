@@ -13,11 +13,11 @@ from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import distinct_sizes, prepare, shrink
 from drkernel.judge.trusted.distinct_sizes import fallen_together, number_together, sizes_of
 from drkernel.tasks.generators import generate
-from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
+from tests.tasks.shrunk import UNSHRUNK as HANDWRITTEN
+from tests.tasks.shrunk import shrinking, shrunk
 
-HANDWRITTEN = {task.info["name"]: dataclasses.replace(task, small=None) for task in read_handwritten()}
 JUDGED = {path.stem: Task(path.stem, path.read_text()) for path in Path("tests/judge/tasks").glob("*.py")}
 BETWEEN_WEIGHTS = {"conv_transpose3d_grouped"}
 """Of the weight's dimensions one is the channels of a group, and one the side of the kernel."""
@@ -25,10 +25,9 @@ ONLY_AT_HIDDEN_SHAPES = {"conv3d_bias_swish_avgpool", "feature_pyramid", "instan
 """At the small published shape all sizes cannot differ, if that is to be cheap."""
 
 
-def checked(task):
-    """The published sizes of a task, and those that a submission is checked at."""
+def checked(small):
+    """The published sizes of a task that was shrunk, and those that a submission is checked at."""
     aten.install()
-    small = shrink.fit(task)
     reference, published = Reference(small, small.small), Reference(small)
     model = Roofline(GPUS["H200"], scale_of(small))
     prepared = prepare.prepare(reference, reference, b"secret", model, aten.record, published)
@@ -36,9 +35,10 @@ def checked(task):
 
 
 @pytest.mark.slow
+@shrinking
 @pytest.mark.parametrize("name", sorted(HANDWRITTEN))
 def test_different_sizes_differ_at_a_shape_that_is_checked(name):
-    published, seen = checked(HANDWRITTEN[name])
+    published, seen = checked(shrunk(name))
     assert fallen_together(published, *seen) == [] or name in BETWEEN_WEIGHTS
     assert number_together(published, seen[0]) == 0 or name in ONLY_AT_HIDDEN_SHAPES | BETWEEN_WEIGHTS
 
@@ -54,13 +54,13 @@ def test_hidden_shapes_part_what_a_task_says_is_equal_when_small():
 def test_the_same_holds_of_generated_tasks_and_of_those_of_the_judge():
     tasks = [*generate("train", 40, 0), JUDGED["matmul"], JUDGED["layer_norm"], JUDGED["depthwise_conv"]]
     for task in tasks:
-        published, seen = checked(task)
+        published, seen = checked(shrink.fit(task))
         assert fallen_together(published, *seen) == [], task.id
 
 
 @pytest.mark.slow
 def test_sizes_that_are_equal_stay_equal_and_divisibility_stays():
-    grouped = shrink.fit(HANDWRITTEN["conv_transpose3d_grouped"]).small
+    grouped = shrunk("conv_transpose3d_grouped").small
     assert grouped["in_channels"] % 4 == grouped["out_channels"] % 4 == 0  # four groups
     square = shrink.fit(Task("square", JUDGED["matmul"].source.replace("K = 2048", "K = 1024")))
     constants = Reference(square, square.small).constants

@@ -174,6 +174,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "depth", "alternatives"), [(3, 20, [(False,)]), (64, 2, [(True,), (False,)])])
 def test_a_mode_in_which_rounding_hides_wrong_outputs_is_no_alternative(rows, depth, alternatives):
     """A norm of three numbers is little more than their order: outputs of a deep network in training say nothing."""
@@ -182,6 +183,7 @@ def test_a_mode_in_which_rounding_hides_wrong_outputs_is_no_alternative(rows, de
     assert found.mode_alternatives == alternatives and not found.degenerate
 
 
+@pytest.mark.slow
 def test_modes_stay_where_the_sizes_that_count_are_others():
     """There, norms have more numbers."""
     small, large = (Reference(Task("t", TOWER.format(rows=rows, depth=20))) for rows in (3, 64))

@@ -251,6 +251,7 @@ def test_a_number_of_former_days_is_refused_with_the_name(named, kind):
         generators.expect_known(kind(number))
 
 
+@pytest.mark.slow
 def test_a_number_behind_a_name_says_how_much_there_is_to_draw_from():
     written_by = lambda name: [task for task in read_written() if task.family in GENERATORS[name].families()]
     for name in ("written_1670", "written_850"):

@@ -50,7 +50,7 @@ def test_without_a_gpu_the_judge_says_so_at_once(monkeypatch):
 @pytest.mark.filterwarnings("ignore:judge. GPU 0 is left out")
 def test_a_gpu_that_does_not_start_ends_its_work_with_one_line():
     before = descendants()
-    with Judge(device="cuda", gpus=["0"], workers=1) as judge:
+    with Judge(device="cuda", gpus=["0"], workers=1, screen=False) as judge:
         pending = [judge.submit(tasks()["relu"], RELU.source + f"# {n}") for n in range(3)]
         for future in pending:
             found = future.result(timeout=300)
@@ -194,10 +194,10 @@ def screened(screening, chosen) -> dict[str, Verdict]:
 @pytest.mark.slow
 @screen
 def test_the_screen_refuses_nothing_honest(screening):
-    """Those that the simulated device never sees, and some of those that it accepts."""
+    """Those that the simulated device never sees, and a few of those that it accepts, as test_submissions.py says."""
     simulated = examples("honest", "simulated")
     only_on_a_gpu = [example for example in examples("honest", "cuda") if example not in simulated]
-    assert not screened(screening, [*only_on_a_gpu, *simulated[::5]])
+    assert not screened(screening, [*only_on_a_gpu, *simulated[::20]])
 
 
 @pytest.mark.slow

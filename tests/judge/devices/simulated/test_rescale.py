@@ -68,6 +68,7 @@ def test_no_time_is_told_where_large_data_decide_what_is_multiplied():
         scale_of(Task("read back", source, small={"ROWS": 128, "K": 32, "N": 16}))
 
 
+@pytest.mark.slow
 def test_a_loop_of_operators_grows_no_more_than_one_dimension_of_an_input():
     scale = scale_of(Task("grouped", GROUPED, small={"ROWS": 128, "K": 32, "N": 32}))
     assert scale.bytes > 1000 and scale.longest == 64

@@ -1,4 +1,4 @@
-# numpy sorts the numbers that repr prints | task: p_sort_scaled | expect: no gain
+# numpy sorts the numbers that repr prints | task: p_sort_scaled | expect: no gain | only: cuda
 import numpy as np
 import torch
 import torch.nn as nn

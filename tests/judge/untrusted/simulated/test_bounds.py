@@ -73,6 +73,7 @@ def test_sizes_beyond_int32_are_int64():
         dry(lambda x: large[(triton.cdiv(x.numel(), 64),)](x, torch.empty_like(x), x.numel(), BLOCK=64), [n])
 
 
+@pytest.mark.slow
 def test_offsets_are_held_against_the_published_sizes(judge):
     found = verdict(judge, "40000, 65536", row="tl.program_id(0)")
     assert (found.status, found.reason) == ("invalid", "out_of_bounds"), found
