@@ -80,6 +80,22 @@ def test_an_answer_before_its_question_is_a_violation():
         framing.Requester(ours).request({}, time.monotonic() + 1)
 
 
+@pytest.mark.parametrize("sent_at_first", [1, 32, 40])
+def test_a_reply_that_a_deadline_cuts_off_is_whole_when_it_is_asked_for_again(sent_at_first):
+    """On a busy machine a deadline may pass between two packets. What was read then must not be lost."""
+    ours, theirs = socket.socketpair()
+    requester = framing.Requester(ours)
+    requester.send_request({"do": "something"}, time.monotonic() + 2)
+    sequence, nonce, _ = framing.receive(theirs)
+    framing.send(theirs, sequence, nonce, {"done": "x" * 100})
+    frame = ours.recv(2**16)
+    theirs.sendall(frame[:sent_at_first])
+    with pytest.raises(framing.DeadlineExceeded):
+        requester.receive_reply(time.monotonic() + 0.05)
+    theirs.sendall(frame[sent_at_first:])
+    assert requester.receive_reply(time.monotonic() + 2) == {"done": "x" * 100}
+
+
 @pytest.mark.parametrize(
     "tensor",
     [

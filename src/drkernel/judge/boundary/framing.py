@@ -47,7 +47,7 @@ class Requester:
     """The trusted end: one request at a time, one reply to each."""
 
     def __init__(self, connection: socket.socket):
-        self._connection = connection
+        self._connection, self._frames = connection, _Frames(connection)
         self._sequence, self._nonce = 0, b""
 
     def request(self, body: dict[str, Any], deadline: float) -> dict[str, Any]:
@@ -70,8 +70,8 @@ class Requester:
         _send(self._connection, self._sequence, self._nonce, body, deadline)
 
     def receive_reply(self, deadline: float) -> dict[str, Any]:
-        """The reply to the request that was sent. After DeadlineExceeded it may be received once more."""
-        sequence, nonce, reply = _receive(self._connection, deadline)
+        """The reply to the request that was sent. After DeadlineExceeded it may be asked for again."""
+        sequence, nonce, reply = self._frames.next(deadline)
         if (sequence, nonce) != (self._sequence, self._nonce):
             raise ProtocolViolation("a reply to another request")
         return reply
@@ -91,7 +91,7 @@ class Requester:
 
 def receive(connection: socket.socket) -> tuple[int, bytes, dict[str, Any]]:
     """The next request: its sequence number, nonce and body. Blocks."""
-    return _receive(connection, None)
+    return _Frames(connection).next(None)
 
 
 def send(connection: socket.socket, sequence: int, nonce: bytes, body: dict[str, Any]) -> None:
@@ -119,35 +119,42 @@ def _send(connection: socket.socket, sequence: int, nonce: bytes, body: dict[str
         raise PeerClosed from error
 
 
-def _receive(connection: socket.socket, deadline: float | None) -> tuple[int, bytes, dict[str, Any]]:
-    magic, length, sequence, nonce = _HEADER.unpack(_read(connection, _HEADER.size, deadline))
-    if magic != _MAGIC or length > MAX_BODY:
-        raise ProtocolViolation("a malformed header")
-    data = _read(connection, length, deadline)
-    try:
-        body = json.loads(data.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolViolation("a body that is not JSON") from error
-    if not isinstance(body, dict):
-        raise ProtocolViolation("a body that is not an object")
-    return sequence, nonce, body
+class _Frames:
+    """Reads frames. What has come of one when a deadline passes is kept, and the next attempt goes on from there."""
 
+    def __init__(self, connection: socket.socket):
+        self._connection, self._begun = connection, bytearray()
 
-def _read(connection: socket.socket, size: int, deadline: float | None) -> bytes:
-    parts = []
-    while size:
-        _set_deadline(connection, deadline)
+    def next(self, deadline: float | None) -> tuple[int, bytes, dict[str, Any]]:
+        """Sequence number, nonce and body of the next frame."""
+        self._read(_HEADER.size, deadline)
+        magic, length, sequence, nonce = _HEADER.unpack_from(self._begun)
+        if magic != _MAGIC or length > MAX_BODY:
+            raise ProtocolViolation("a malformed header")
+        self._read(_HEADER.size + length, deadline)
+        data = self._begun[_HEADER.size :]
+        self._begun.clear()
         try:
-            part = connection.recv(min(size, 2**16))
-        except TimeoutError as error:
-            raise DeadlineExceeded from error
-        except OSError as error:
-            raise PeerClosed from error
-        if not part:
-            raise PeerClosed
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+            body = json.loads(data.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolViolation("a body that is not JSON") from error
+        if not isinstance(body, dict):
+            raise ProtocolViolation("a body that is not an object")
+        return sequence, nonce, body
+
+    def _read(self, size: int, deadline: float | None) -> None:
+        """Reads until so many bytes of the frame are there."""
+        while (missing := size - len(self._begun)) > 0:
+            _set_deadline(self._connection, deadline)
+            try:
+                part = self._connection.recv(min(missing, 2**16))
+            except TimeoutError as error:
+                raise DeadlineExceeded from error
+            except OSError as error:
+                raise PeerClosed from error
+            if not part:
+                raise PeerClosed
+            self._begun += part
 
 
 def _set_deadline(connection: socket.socket, deadline: float | None) -> None:
