@@ -48,7 +48,7 @@ def run_one_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) 
     dtypes = [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
     key = (*(arguments[name] for name in self.keys if name in arguments), *dtypes)
     fresh = key not in self.cache
-    found = self.prune_configs(kwargs) if fresh else [self.cache[key]]
+    found: list[Any] = list(self.prune_configs(kwargs)) if fresh else [self.cache[key]]
     first = Choice.first % len(found)
     *others, last = [*found[first:], *found[:first]]
     for config in others:
