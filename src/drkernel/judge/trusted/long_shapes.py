@@ -16,7 +16,7 @@ from drkernel.judge.trusted.size_cost import Cost, alike, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-MOST = Cost(2**16, 2**17, 5e7)
+MOST = Cost(2**16, 2**17, 2e7)
 """What one forward of the reference may cost."""
 _LONGER = 4
 """Times as long as in the small task, at least."""
