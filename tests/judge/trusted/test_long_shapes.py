@@ -44,7 +44,7 @@ def test_each_size_is_the_published_one_once_where_the_cost_grows_as_it():
 
 def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
     lengths = [sizes["length"] for sizes in longest(ATTENTION)]
-    assert 512 <= max(lengths) < 16384
+    assert 256 <= max(lengths) < 16384
 
 
 def test_what_is_small_already_has_no_longer_shape():

@@ -16,14 +16,14 @@ from drkernel.judge.trusted.size_cost import Cost, alike, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-MOST = Cost(2**17, 2**18, 3e8)
+MOST = Cost(2**16, 2**17, 2e7)
 """What one forward of the reference may cost."""
 _LONGER = 4
 """Times as long as in the small task, at least."""
 _SHAPES = 3
 """Sizes that are tried at most: those that grow most."""
-_OTHERS = (8, 2)
-"""What the other sizes are lowered to, in turn, where it is too dear with those of the small task."""
+_FEW, _FEWEST = 8, 2
+"""What the other sizes are lowered to; the second where it is too dear else, as it is with those of the small task."""
 
 
 def references(task: Task, base: Reference, published: Reference, names: Sequence[str], seed: int) -> list[Reference]:
@@ -47,7 +47,8 @@ def _with_long(
 ) -> Iterator[Reference]:
     """References whose size `name` is `size`, or what halvings make of it; the longest first."""
     small = base.constants
-    lowered = [small, *(small | {n: halved(small[n], cap) for n in names} for cap in _OTHERS)]
+    few, fewest = (small | {n: halved(small[n], cap) for n in names} for cap in (_FEW, _FEWEST))
+    lowered = few, small, fewest
     while size >= _LONGER * small[name]:
         tried: list[dict[str, int]] = []
         for others in lowered:

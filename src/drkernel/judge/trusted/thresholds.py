@@ -31,6 +31,13 @@ _NAMES = ("min", "max"), ("min_val", "max_val")
 _COMPARISONS = {"gt", "ge", "lt", "le", "maximum", "minimum", "fmax", "fmin"}
 
 
+_FUSED = {
+    "huber_loss": (3, "delta", 1.0), "smooth_l1_loss": (3, "beta", 1.0), "softshrink": (1, "lambd", 0.5),
+    "hardshrink": (1, "lambd", 0.5), "softplus": (2, "threshold", 20.0), "threshold": (1, "threshold", 0.0),
+}  # fmt: skip
+"""Operators with a threshold for the size of their argument, or of a difference of two: its place, name and default."""
+
+
 def unreached(reference: Reference, sources: Sequence[Source], train: bool, seed: int) -> tuple[str, ...]:
     """The regimes, of `regimes.SCALED`, that get past thresholds that the usual values do not get past."""
     missing = _Sides()
@@ -118,6 +125,12 @@ def _sides_of(name: str, args: tuple, kwargs: dict) -> Iterator[tuple[str, bool]
         within = torch.ones_like(x, dtype=torch.bool)
         within = within if least is None else within & (x > least)
         yield "within", _any(within if greatest is None else within & (x < greatest))
+    elif name in _FUSED:
+        place, key, default = _FUSED[name]
+        most = args[place] if len(args) > place else kwargs.get(key, default)
+        size = (x - other if name.endswith("_loss") else x).abs()
+        yield "more", _any(size > most)
+        yield "less", _any(size < most)
     elif name in _COMPARISONS and isinstance(other, (int, float, Tensor)):
         yield "more", _any(x > other)
         yield "less", _any(x < other)

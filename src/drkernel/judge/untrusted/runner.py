@@ -28,7 +28,7 @@ from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import in_mode, perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, checksum, encode
-from drkernel.judge.untrusted.simulated.device import install, record
+from drkernel.judge.untrusted.simulated.device import choosing, install, record
 
 FILE = "submission.py"
 """The file that tracebacks name for the submission's source."""
@@ -162,7 +162,8 @@ class Runner:
         watch = _OperatorResults()
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             values = self.areas.values(args, slots)  # it destroys objects of the last call, and their code may run
-            result = in_mode(self.models[model], train)(*values)
+            with choosing(model):
+                result = in_mode(self.models[model], train)(*values)
         reply = self.areas.copy_out(result)
         reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)
         described = zip(tensors_in(result), reply["tensors"], strict=True)

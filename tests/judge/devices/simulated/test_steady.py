@@ -139,7 +139,7 @@ def test_programs_of_a_fixed_grid_that_tell_their_steps_take_the_time_of_these()
     unknown = joined(OpTrace([row]), OpTrace([full]), False)
     scale = Scale(1024.0, numel={2**14: 1024.0})
     of = lambda trace: estimate_times(trace, GPUS["H200"], scale)[0].microseconds
-    assert of(known) < 30 and of(unknown) > 300
+    assert of(known) < 30 and of(unknown) > 2 * of(known)
 
 
 def test_parts_of_a_tensor_that_begin_within_a_sector_are_loaded_once():

@@ -19,6 +19,7 @@ from drkernel.judge.boundary.construction import in_mode
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
+from drkernel.judge.untrusted.simulated.autotuning import choosing
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
 from drkernel.judge.untrusted.simulated.device import record_grids
 from drkernel.judge.untrusted.simulated.limits import Guesses
@@ -45,7 +46,7 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
         called: list[tuple[str, int]] = []
         for _ in range(MOST_FORWARDS):
             before = called
-            with record_grids(seed) as trace:
+            with record_grids(seed) as trace, choosing(0, tries=False):
                 model(*decode(args, tensors.__getitem__))
             called = [(row.site, row.calls) for row in trace.rows]
             if called == before:

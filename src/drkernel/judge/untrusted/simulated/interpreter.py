@@ -291,7 +291,7 @@ def build() -> Machine:
     use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)
     upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
-    autotuner.Autotuner.run = autotuning.run_first_configuration
+    autotuner.Autotuner.run = autotuning.run_one_configuration
     _interpret_library()
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
