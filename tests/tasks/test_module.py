@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -178,3 +180,18 @@ def test_a_task_that_sets_no_seed_draws_what_torch_draws_from_the_seed():
     torch.manual_seed(5)
     expected = torch.randn(3, 5)
     assert torch.equal(reference().inputs(5)[0], expected)
+
+
+def test_a_default_device_holds_for_what_a_library_replaces_while_it_is_first_used():
+    """transformers has its own torch.linspace while it loads a model on the meta device."""
+    code = """
+import drkernel.tasks.module
+import torch
+from transformers.initialization import meta_device_safe_creation_ops
+with meta_device_safe_creation_ops(), torch.device("meta"):
+    torch.empty(0)
+with torch.device("meta"):
+    print(torch.linspace(0.0, 1.0, 3).device)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "meta\n"

@@ -21,6 +21,9 @@ from torch.utils._pytree import tree_map_only
 from drkernel.tasks.seeding import Seeding
 from drkernel.types import DrKernelError, Task
 
+with torch.device("meta"):
+    torch.empty(0)  # torch notes its factories the first time: while transformers loads a model, linspace is another
+
 DEVICE: str | None = None
 """The default device of references and their inputs; None: that of torch."""
 
