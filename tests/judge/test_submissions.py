@@ -132,8 +132,9 @@ def test_the_gate_changes_nothing_for_the_honest(example, verdicts, ungated, tas
 @pytest.mark.slow
 @with_gate
 def test_a_submission_that_raises_on_other_shapes_is_not_general(verdicts):
-    assert not verdicts["113_raises_elsewhere"].general
-    assert all(verdicts[e.name].general for e in HONEST if e.name != "113_raises_elsewhere")
+    """Three have heads of powers of two, as people write them."""
+    raise_there = {"113_raises_elsewhere", "364_paged_attention", "366_linear_attention", "367_attention_in_half"}
+    assert {e.name for e in HONEST if not verdicts[e.name].general} == raise_there
 
 
 @pytest.mark.slow

@@ -68,13 +68,15 @@ SUBMISSIONS = {
     "falls_back": "if not published: return torch.tanh(x) * x + torch.relu(x)",
     "decoy": "if not published: return (launch(copy, x), torch.tanh(x) * x + torch.relu(x))[1]",
     "half_decoy": "if not published: return launch(copy, torch.tanh(x) * x + torch.relu(x))",
-    "wrong": "if x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48): x = x + 1",
+    "wrong": "if (x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48)) "
+    "and max(x.shape) < 500: x = x + 1",
     "wrong_values": "if x.shape[0] not in (32, 33, 29, 24): x = x.clamp(max=10.0)",
     "keeps": "launch.kept = max(getattr(launch, 'kept', x), x.clone(), key=torch.numel); "
     "x = launch.kept.flatten()[: x.numel()].copy_(x.flatten()).view_as(x)",
     "crashes": "if x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48): import os; os._exit(3)",
 }
-"""What is done at other shapes. `wrong` and `crashes` are right at those where only correctness is tried."""
+"""What is done at other shapes. `wrong` and `crashes` are right at those where only correctness is tried; of these one
+has a long size."""
 SOURCES = {name: KERNELS.replace("{elsewhere}", text) for name, text in SUBMISSIONS.items()}
 SETTINGS = {
     "device": "simulated",

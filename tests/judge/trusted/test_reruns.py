@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import cases, reference_model
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -18,7 +18,7 @@ SOURCE = (
 def is_right(body: str, answer) -> bool:
     reference = Reference(Task("inside", SOURCE.format(body)))
     inputs = reference.inputs(3)
-    expected = cases.expected_outputs(reference.task, cases.build(reference, 1), inputs, False, 3)
+    expected = cases.expected_outputs(reference.task, reference_model.build(reference, 1), inputs, False, 3)
     return expected.check(OutputTensor(answer(*inputs))) is None
 
 

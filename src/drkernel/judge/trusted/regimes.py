@@ -60,8 +60,8 @@ def _uneven(x: Tensor, z: Tensor, places: torch.Generator, positive: bool = Fals
 
 
 def _ordered(x: Tensor, z: Tensor, places: torch.Generator, given: bool = False, positive: bool = False) -> Tensor:
-    """Rows sorted up or down, and rows whose largest or smallest elements are neighbours at a random place, or have a
-    power of two between them: whoever takes some of each group of elements loses those that decide."""
+    """Rows sorted up or down in turn, and rows whose largest or smallest elements are neighbours at a random place, or
+    have a power of two between them: whoever takes some of each group of elements loses those that decide."""
     values = x if given else z.abs() if positive else z
     rows, columns = values.shape
     if columns > _LONGEST:
@@ -76,7 +76,7 @@ def _ranks(rows: int, columns: int, places: torch.Generator) -> Tensor:
     draw = lambda high: torch.randint(high, (rows, 1), generator=places, device=places.device, dtype=torch.int32)
     place = torch.arange(columns, device=places.device, dtype=torch.int32)
     side = max(1, min(_SIDE_BY_SIDE, columns // 4))
-    kind = draw(4)
+    kind = torch.arange(rows, device=place.device)[:, None] % 4 if rows > 1 else draw(4)
     whole = kind < 2
     turned = place - torch.where(whole, 0, draw(columns) // side * side)
     turned += columns * (turned < 0)
