@@ -6,7 +6,7 @@
 #
 # The same command goes on where it was stopped. Of the environment:
 #
-#   STEPS=100       steps, a multiple of 10           KILL_S=240   seconds after which the first start is killed (SIGKILL)
+#   STEPS=100       steps, a multiple of 10           KILL_S=20    seconds after its first checkpoint, when the first start is killed
 #   LIMIT_S         seconds for training in this call: SIGTERM then makes a checkpoint
 #   TRAIN="..."     further overrides of train.py     PYTHON       what runs Python (python)
 out=${1:?where to write} python=${PYTHON:-python}
@@ -18,15 +18,18 @@ settings=(trainer.steps="${STEPS:-100}" trainer.validate_every="$every" trainer.
 # shellcheck disable=SC2206  # TRAIN is a list of words
 settings+=(tasks.eval_count=24 logger=none $TRAIN)
 
-train() { # of timeout: signal and seconds; micro-batch; overrides
-    timeout -s "$1" -k 30 "$2" "$python" train.py hydra.run.dir="$out/run" trainer.micro_batch_tokens="$3" "${settings[@]}" "${@:4}"
+train() { # micro-batch; what comes before the command (exec: the process that & starts is this one); overrides
+    ${2:+$2} "$python" train.py hydra.run.dir="$out/run" trainer.micro_batch_tokens="$1" "${settings[@]}" "${@:3}"
 }
 
 if [ ! -e "$out/killed" ]; then
     mkdir -p "$out"
-    train KILL "${KILL_S:-240}" 8192 "$@"
-    date >"$out/killed"
+    train 8192 exec "$@" &
+    until compgen -G "$out/run/checkpoints/step_??????" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 1; done
+    sleep "${KILL_S:-20}"
+    kill -KILL $! && date >"$out/killed" || exit # it ended before
+    wait
 fi
-train TERM $((${LIMIT_S:-100000} - SECONDS)) 16384 "$@" || exit
+train 16384 "timeout -s TERM -k 30 $((${LIMIT_S:-100000} - SECONDS))" "$@" || exit
 "$python" -m drkernel.training.export "$out/run/checkpoints/best" "$out/best" || exit
 "$python" evaluate.py hydra.run.dir="$out/evaluation" policy.path="$out/best" scaling=single scaling.trials=4 tasks.eval_count=24 "$@"
