@@ -59,6 +59,7 @@ def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict
     known = tasks()
     settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
     with Judge(**settings, gate=options.gate, screen=options.screen) as judge:
+        judging.expect_working(judge)
         pending = {example.name: judge.submit(known[example.task], example.source) for example in chosen}
         verdicts = {}
         with open(options.out / "verdicts.jsonl", "w" if run == 0 else "a", encoding="utf-8") as file:
@@ -121,4 +122,4 @@ if __name__ == "__main__":
     parser.add_argument(
         "--only", nargs="*", default=[], help="names that start so, and the honest examples of their tasks"
     )
-    sys.exit(main(parser.parse_args()))
+    sys.exit(judging.run(main, parser.parse_args()))

@@ -69,6 +69,7 @@ def main(options: argparse.Namespace) -> int:
     settings = {"device": options.device, "workers": options.workers, "gate": options.gate}
     secret = f"mutants {options.seed}".encode()
     with Judge(**settings, secret=secret) as judge:
+        judging.expect_working(judge)
         pending = [judge.submit(known[mutant.original.task], mutant.source) for mutant in mutants]
         honest = {e.name: judge.submit(known[e.task], e.source) for e in {m.original for m in mutants}}
         console = Console(stderr=True)
@@ -189,4 +190,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-gate", dest="gate", action="store_false", help="without the static check")
     parser.add_argument("--only", nargs="*", metavar="KIND", help="these mutations only")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(judging.run(main, parser.parse_args()))

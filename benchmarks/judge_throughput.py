@@ -15,6 +15,7 @@ import json
 import os
 import random
 import re
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
@@ -75,11 +76,12 @@ def varied(source: str, word: str) -> str:
     return re.sub(r"\bkernel\b", f"kernel_{word}", source)
 
 
-def main(options: argparse.Namespace) -> None:
+def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     submissions = list(batch(options.count, options.group, options.seed))
     settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
     with Judge(**settings, screen=options.screen) as judge:
+        judging.expect_working(judge)
         submissions, preparing = prepared(judge, submissions)
         start, ends = time.monotonic(), dict[int, float]()
 
@@ -108,6 +110,7 @@ def main(options: argparse.Namespace) -> None:
     judging.write_table(options.out, lines)
     print("\n".join(lines))
     plot([row for row in rows if not row["repeat"]], wall, options.out / "timeline.png")
+    return 0
 
 
 def prepared(judge: Judge, submissions: list[tuple[Task, str, str]]) -> tuple[list[tuple[Task, str, str]], str]:
@@ -188,4 +191,4 @@ if __name__ == "__main__":
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
     parser.add_argument("--seed", type=int, default=1)
-    main(parser.parse_args())
+    sys.exit(judging.run(main, parser.parse_args()))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drkernel.coldstart.solutions import Solution, solutions
+from drkernel.judge import Judge
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -40,6 +41,20 @@ def run(main: Callable[[argparse.Namespace], int], options: argparse.Namespace) 
     except DrKernelError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def expect_working(judge: Judge) -> None:
+    """Judges one right answer first, since a judge that cannot start anything fails slowly, task by task.
+
+    Raises:
+        DrKernelError: the judge failed at it.
+    """
+    from tests.judge.examples import examples, tasks
+
+    example = next(e for e in examples("honest") if e.name.startswith("84"))
+    verdict = judge.judge(tasks()[example.task], example.source)
+    if verdict.is_judge_failure:
+        raise DrKernelError(f"the judge does not work here: {verdict.reason}: {verdict.detail}")
 
 
 def correct_solutions(task: Task) -> list[Solution]:

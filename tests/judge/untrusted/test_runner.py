@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import inspect
 from types import SimpleNamespace
 
 import pytest
 
 from drkernel.judge.boundary.shared_tensors import HostArea
+from drkernel.judge.untrusted import runner as runner_module
+from drkernel.judge.untrusted.cuda.runner import CudaRunner
 from drkernel.judge.untrusted.runner import Runner
 
 LARGE = 2**26 + 1
@@ -44,3 +48,15 @@ def test_a_call_that_changes_the_last_output_is_seen_however_large_that_is(numbe
     assert "error" not in runner.answer(first) and "error" not in runner.answer(second)
     found = [runner.answer(call | {"budget": 0.0}) for _ in range(2)]
     assert [reply["overwrites"] for reply in found] == [False, overwrites]
+
+
+def test_a_runner_on_a_gpu_replaces_what_the_simulated_device_alone_has():
+    """A GPU's sandbox does not let a runner import the simulated device's modules."""
+    methods = [value for value in vars(Runner).values() if inspect.isfunction(value)]
+    used = {step.argval for method in methods for step in dis.get_instructions(method) if step.opname == "LOAD_GLOBAL"}
+    assert not [name for name in used if is_simulated(getattr(runner_module, name, None))]
+    assert {name for name in vars(Runner) if is_simulated(getattr(Runner, name))} <= vars(CudaRunner).keys()
+
+
+def is_simulated(value: object) -> bool:
+    return str(getattr(value, "__module__", "")).startswith("drkernel.judge.untrusted.simulated")

@@ -88,6 +88,8 @@ class Runner:
 
     record = staticmethod(record)
     """Counts the launches and operators of a block, and can leave some out."""
+    choosing = staticmethod(choosing)
+    """A block in which a model's tuners choose."""
 
     def __init__(self, inputs: Area, outputs: Area):
         self.areas = CallAreas(inputs, outputs)
@@ -162,7 +164,7 @@ class Runner:
         watch = _OperatorResults()
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             values = self.areas.values(args, slots)  # it destroys objects of the last call, and their code may run
-            with choosing(model):
+            with self.choosing(model):
                 result = in_mode(self.models[model], train)(*values)
         reply = self.areas.copy_out(result)
         reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)

@@ -6,6 +6,7 @@ The process is started ahead of time: confined, then given a CUDA context, then 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import socket
@@ -92,6 +93,11 @@ class CudaRunner(runner.Runner):
         self._missing, self._flush_activity = missing, flush
         self._timed = TimedCalls(self.areas, inputs.address, self.models, words)
         self._host_s = 0.0
+
+    @staticmethod
+    def choosing(model: int) -> contextlib.AbstractContextManager[None]:
+        """Nothing: on a GPU tuners measure."""
+        return contextlib.nullcontext()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         enqueues = request["do"] in ("enqueue_gated", "enqueue_alone")
