@@ -5,18 +5,20 @@ import torch
 
 from drkernel.judge.trusted import cases, reference_model
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.reruns import Rerun
+from drkernel.tasks import module
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, a, b):\n{}\n\n\n"
-    "def get_inputs():\n    return [torch.randn(64, 96), torch.randn(96, 64)]\n\n\n"
+    "def get_inputs():\n    return [torch.randn(64, 96){}, torch.randn(96, 64)]\n\n\n"
     "def get_init_inputs():\n    return []\n"
 )
 
 
 def is_right(body: str, answer) -> bool:
-    reference = Reference(Task("inside", SOURCE.format(body)))
+    reference = Reference(Task("inside", SOURCE.format(body, "")))
     inputs = reference.inputs(3)
     expected = cases.expected_outputs(reference.task, reference_model.build(reference, 1), inputs, False, 3)
     return expected.check(OutputTensor(answer(*inputs))) is None
@@ -62,3 +64,17 @@ def test_a_rounded_result_grants_nothing_to_products_in_fp32():
     rounds_last = "        return (a @ b).half().float()"
     assert is_right(rounds_last, lambda a, b: (a @ b).half().float())
     assert not is_right(rounds_last, lambda a, b: (a.bfloat16().float() @ b.bfloat16().float()).half().float())
+
+
+FP8 = "        return a @ (b.to(torch.float8_e4m3fn).to(torch.bfloat16) * 0.07)"
+
+
+@pytest.mark.parametrize(("device", "wide"), [(None, torch.float64), ("cpu", torch.float32)])
+def test_weights_that_become_bf16_inside_meet_inputs_in_runs_of_any_width(monkeypatch, device, wide):
+    """Runs with noise are in fp64, and in fp32 where tensors are on a device of their own, as GPUs are."""
+    monkeypatch.setattr(module, "DEVICE", device)
+    reference = Reference(Task("inside", SOURCE.format(FP8, ".bfloat16()")))
+    run = Rerun("ieee", reference_model.build(reference, 1), reference.inputs(3), False, 3)
+    (exact, _), (noisy, _) = run.exact(), run.noisy(0)
+    assert noisy.dtype == wide
+    assert 1e-3 < (noisy - exact).norm() / exact.norm() < 1e-2

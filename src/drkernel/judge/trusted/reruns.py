@@ -122,7 +122,7 @@ class Rerun:
 
     def _roundings(self) -> dict[Site, torch.dtype]:
         """The operators of eager that round to 16 bits."""
-        self._run(self._built.model, torch.clone, torch.get_default_dtype(), seen := Roundings())
+        self._run(self._built.model, torch.clone, None, seen := Roundings())
         return seen.formats
 
     def _narrow(self) -> torch.dtype | None:
@@ -178,7 +178,7 @@ class Rerun:
             self._built.copies[name] = model
         return self._built.copies[name]
 
-    def _run(self, model: nn.Module, change: Callable[[Tensor], Tensor], dtype: torch.dtype, mode: Any) -> Any:
+    def _run(self, model: nn.Module, change: Callable[[Tensor], Tensor], dtype: torch.dtype | None, mode: Any) -> Any:
         inputs, given = [], self._inputs if self._once else list(self._inputs)
         while given:
             inputs.append(map_tensors(given.pop(0), (lambda tensor: change(tensor.clone())) if self._edits else change))
