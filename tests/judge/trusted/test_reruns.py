@@ -8,7 +8,7 @@ from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.reruns import Rerun
 from drkernel.tasks import module
 from drkernel.tasks.module import Reference
-from drkernel.types import Task
+from drkernel.types import DrKernelError, Task
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, a, b):\n{}\n\n\n"
@@ -78,3 +78,16 @@ def test_weights_that_become_bf16_inside_meet_inputs_in_runs_of_any_width(monkey
     (exact, _), (noisy, _) = run.exact(), run.noisy(0)
     assert noisy.dtype == wide
     assert 1e-3 < (noisy - exact).norm() / exact.norm() < 1e-2
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_noise_takes_no_probability_beyond_one(monkeypatch, device):
+    monkeypatch.setattr(module, "DEVICE", device)
+    source = SOURCE.format(
+        "        return nn.functional.binary_cross_entropy(a, a)", ".sigmoid_().clamp_(min=1 - 1e-7)"
+    )
+    reference = Reference(Task("probabilities", source))
+    run = Rerun("ieee", reference_model.build(reference, 1), reference.inputs(3), False, 3)
+    assert run.noisy(0)[0] >= 0
+    with pytest.raises(DrKernelError, match="between 0 and 1"):
+        Rerun("ieee", reference_model.build(reference, 1), [torch.full((4,), 1.5)] * 2, False, 3).exact()

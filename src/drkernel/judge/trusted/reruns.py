@@ -27,18 +27,17 @@ NOISY_RUNS = 4
 """Runs with noise where outputs are few."""
 
 
-def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
-    """The outputs of `built.model`, or of a copy of it; the model is left as it is."""
+def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, seed: int, noise: bool = False) -> Any:
+    """The outputs of `built.model`, or of a copy of it; the model is left as it is. `noise`: see `domain.forward`."""
     torch.manual_seed(seed)
+    run = functools.partial(domain.forward, built.reference, noise=noise)
     if next(model.buffers(), None) is None:
-        return domain.forward(built.reference, model.train(train), inputs)
+        return run(model.train(train), inputs)
     if sum(weight.nbytes for weight in model.parameters()) < LARGE:
-        return domain.forward(
-            built.reference, copy.deepcopy(model).train(train), inputs
-        )  # training moves running statistics
+        return run(copy.deepcopy(model).train(train), inputs)  # training moves running statistics
     kept = [(module, dict(module._buffers), copy.deepcopy(module._buffers)) for module in model.modules()]
     try:
-        return domain.forward(built.reference, model.train(train), inputs)
+        return run(model.train(train), inputs)
     finally:
         for module, buffers, values in kept:
             module._buffers.update(buffers)
@@ -184,7 +183,8 @@ class Rerun:
             inputs.append(map_tensors(given.pop(0), (lambda tensor: change(tensor.clone())) if self._edits else change))
         kind = type(mode).__name__.lower() if mode else "exact"
         with spent(kind), tf32.allowing(False), widened.run(dtype, mode):
-            return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []
+            outputs = forward(self._built, model, inputs, self._train, self._seed, noise=bool(mode))
+        return outputs, inputs if self._edits else []
 
 
 def _widest(kinds: set[torch.dtype]) -> torch.dtype | None:

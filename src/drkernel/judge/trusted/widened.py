@@ -30,9 +30,9 @@ _ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class _Widened(TorchDispatchMode):
-    """What a reference asks for in fp32 or 16 bits, as by `x.float()` or `x.bfloat16()`, is as wide as weights are: what
-    it rounds to 16 bits and computes in them has the errors of a task that has 16 bits from the start. Random numbers
-    are the same."""
+    """What a reference asks for in fp32 or 16 bits, as by `x.float()` or `x.bfloat16()`, is as wide as its weights:
+    what it rounds to 16 bits and computes in them has the errors of a task that has 16 bits from the start. Random
+    numbers are the same."""
 
     def __init__(self, dtype: torch.dtype):
         super().__init__()
