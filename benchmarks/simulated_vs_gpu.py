@@ -1,19 +1,18 @@
 """The simulated device against a real GPU: the same submissions to the same tasks, timed on both.
 
     python benchmarks/simulated_vs_gpu.py measure TIMES.jsonl [--tasks 120] [--split validation]     on a GPU
-    python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--traces CACHE] [--launch-us 1]  anywhere
+    python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--traces CACHE]  anywhere
 
 `measure` has correct solutions (lazy, partial, fused) of generated tasks judged on the GPU. `compare` runs the same
 sources once each on the simulated device and estimates their times from what they did. It writes OUT/scatter.png and
 OUT/table.md: rank correlation, agreement on Fast@1 and Fast@1.2, and the worst outliers, per half of the tasks, kind
 and family. `--traces` keeps what the runs did, so that another cost model takes seconds; delete the file when the
-counters change. `--launch-us` is what a launch costs the host, which the judge's timer hides.
+counters change.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -58,11 +57,10 @@ def measure(out: Path, split: str, count: int, workers: int) -> None:
             file.write(json.dumps(record | {"source": solution.source}) + "\n")
 
 
-def compare(measured: Path, out: Path, traces: Path | None, launch_us: float) -> None:
+def compare(measured: Path, out: Path, traces: Path | None) -> None:
     every = [json.loads(line) for line in measured.read_text().splitlines()]
     rows = [row for row in every if "submission_us" in row]
     gpu = next(gpu for name, gpu in GPUS.items() if name in rows[0]["gpu"])
-    gpu = dataclasses.replace(gpu, aten_host_us=launch_us, triton_host_us=launch_us)
     for row, times in zip(rows, modelled_times(rows, gpu, traces), strict=True):
         row["modelled_us"] = times
     modelled = numpy.array([row["modelled_us"][0] / row["modelled_us"][1] for row in rows])
@@ -190,12 +188,11 @@ def main() -> None:
     two.add_argument("times", type=Path)
     two.add_argument("out", type=Path)
     two.add_argument("--traces", type=Path)
-    two.add_argument("--launch-us", type=float, default=1.0)
     options = parser.parse_args()
     if options.command == "measure":
         measure(options.times, options.split, options.tasks, options.workers)
     else:
-        compare(options.times, options.out, options.traces, options.launch_us)
+        compare(options.times, options.out, options.traces)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ class _Mixing(TorchDispatchMode):
 
 def _default_generators() -> list[Generator]:
     found = [torch.default_generator]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized() and torch.cuda.default_generators:  # there are none where CPU tensors pass for CUDA
         found.append(torch.cuda.default_generators[torch.cuda.current_device()])
     return found
 

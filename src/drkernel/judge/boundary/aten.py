@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.attention import attention_flops, needed_share
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
+from drkernel.judge.boundary.dimensions import SCANS, SOFTMAXES, dimension
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
 from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
@@ -53,27 +53,10 @@ EIGHT_BITS = frozenset({"_int_mm", "_scaled_mm"})
 """Those of int8 and fp8."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
-SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
-SCANS = frozenset({"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"})
-DIRECTED = SOFTMAXES | SCANS
-OUTER = ":outer"
-"""Suffix of these operators' names where they work along another dimension than the last, which is slower."""
-
 _FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
 """Which arguments of products of matrices are their factors."""
 _LEAST_DIAGONAL = 8
 """Rows of a matrix that may be taken for a diagonal one."""
-
-SORTS = frozenset(
-    {
-        "sort", "median", "nanmedian", "kthvalue", "mode", "_unique", "_unique2", "unique_dim", "unique_consecutive",
-        "unique_dim_consecutive",
-    }
-)  # fmt: skip
-"""Operators that put numbers in order, or find those at a place of that order: each is asked for by many names."""
-
-MOMENTS = frozenset({"var", "std", "var_mean", "std_mean"})
-"""Operators that tell how far numbers lie from their mean."""
 
 _FLOPS = {packet.__name__: count for packet, count in flop_registry.items()}
 """Formulas of torch by operator, each behind a wrapper that finds tensors in a way that anybody may change."""
@@ -126,21 +109,15 @@ class Recorder(TorchDispatchMode):
         name = func._overloadpacket.__name__
         read, written = _operands(func, name, args, kwargs, result)
         name = _algorithm(name, read, written)
-        along = 0
-        if name in DIRECTED:
-            along = args[0].shape[args[1]]
-            name += OUTER if args[1] not in (-1, args[0].dim() - 1) else ""
-        elif name == "native_layer_norm":
-            along = math.prod(args[1])
-        elif name == "native_batch_norm":
-            name += TRAINING if args[5] else ""
+        name += TRAINING if name == "native_batch_norm" and args[5] else ""
         strided = func._overloadpacket.__name__ not in _FLOPS and name not in EIGHT_BITS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         names = [argument.name for argument in func._schema.arguments]
-        needed = needed_share(dict(zip(names, args, strict=False)) | kwargs)
+        given = dict(zip(names, args, strict=False)) | kwargs
+        needed, (along, suffix) = needed_share(given), dimension(name, given)
         flops = needed * _flops(func, args, kwargs, result)
         share, number = share_read(func, args, kwargs), steps(func._overloadpacket.__name__, args)
-        row = self.add(name, read, written, flops, strided, along, scattered, number, share)
+        row = self.add(name + suffix, read, written, flops, strided, along, scattered, number, share)
         row.dense_flops += flops * lanes(func, args, kwargs)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
@@ -161,7 +138,7 @@ class Recorder(TorchDispatchMode):
 
         Args:
             strided: transposed operands cost whole sectors.
-            along: length of the dimension that it works along; of a layer norm, elements of a row.
+            along: see `dimensions.dimension`.
             scattered: it has to compute the address of each element.
             calls: how many equal operators, or steps, it stands for.
             share: how much of the first operand it reads.
@@ -170,7 +147,7 @@ class Recorder(TorchDispatchMode):
             self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
         math = "byte" if name in EIGHT_BITS else _math(_factors(name, read) if flops else read + written)
-        key = (name, numel, tuple(t.numel() for t in read), math, scattered)
+        key = (name, numel, tuple(t.numel() for t in read), math, scattered, along)
         row = self._rows.get(key) if self._merge else None
         if row is None:
             row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)

@@ -13,7 +13,7 @@ from torch import Tensor
 RECURRENT = frozenset({"mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru", "rnn_tanh", "rnn_relu"})
 """Layers whose first argument has a row for each step."""
 
-_BY_COLUMNS = frozenset(
+BY_COLUMNS = frozenset(
     {
         "linalg_solve_triangular", "triangular_solve", "linalg_cholesky_ex", "cholesky", "cholesky_solve",
         "cholesky_inverse", "linalg_lu_factor_ex", "linalg_lu", "linalg_lu_solve", "_lu_with_info", "linalg_inv_ex",
@@ -24,7 +24,7 @@ _BY_COLUMNS = frozenset(
 )  # fmt: skip
 """Operators that go through the columns of a square matrix in order."""
 
-_COLUMNS = 32
+COLUMNS = 32
 """That one step takes at most."""
 
 
@@ -32,9 +32,9 @@ def steps(name: str, args: Sequence[Any]) -> int:
     """How many steps an operator takes that wait for each other; 1 for all that have none."""
     if name in RECURRENT and isinstance(args[0], Tensor):
         return max(1, args[0].shape[0])
-    if name in _BY_COLUMNS:
+    if name in BY_COLUMNS:
         sides = [min(arg.shape[-2:]) for arg in args if isinstance(arg, Tensor) and arg.dim() >= 2]
-        return max(1, -(-max(sides, default=1) // _COLUMNS))
+        return max(1, -(-max(sides, default=1) // COLUMNS))
     return 1
 
 

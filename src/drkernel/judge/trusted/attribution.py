@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from drkernel.judge.boundary.aten import MOMENTS, SORTS
+from drkernel.judge.boundary.dimensions import MOMENTS, SORTS
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.types import KernelTime

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.boundary.aten import MOMENTS
+from drkernel.judge.boundary.dimensions import MOMENTS
 from drkernel.judge.trusted import reductions, ties
 from drkernel.judge.trusted.formats import PRODUCTS, with_factors
 from drkernel.judge.trusted.gradient_operators import SOFTMAX_GRADIENTS, in_parts, softmax_backward

@@ -1,6 +1,7 @@
 """What eager PyTorch takes on the modelled H200, beside what was measured on a real one."""
 
 import pytest
+import torch
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import GPUS
@@ -69,3 +70,50 @@ def test_a_recurrent_layer_has_the_outputs_of_one_step_at_a_time():
 @pytest.mark.parametrize("name", ["lstm", "native_layer_norm", "mm"])
 def test_a_runner_that_says_zero_of_everything_makes_no_error(name):
     assert total(OpTrace([Row(name, name, False)])) >= 0
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
+def definite(size: int) -> torch.Tensor:
+    matrix = random(size, size)
+    return matrix @ matrix.T + size * torch.eye(size)
+
+
+SERIAL = {
+    "sort of one row": (19.3, lambda: random(1024).sort()),
+    "sort of rows": (25.3, lambda: random(64, 4096).sort()),
+    "long sort": (46.7, lambda: random(65536).sort()),
+    "largest of rows": (32.9, lambda: random(4096, 128).topk(8)),
+    "median of rows": (18.9, lambda: random(64, 4096).median(-1)),
+    "distinct numbers": (61.9, lambda: random(65536).mul_(8).long().unique()),
+    "sums along rows": (18.6, lambda: random(64, 4096).cumsum(-1)),
+    "sums of one row": (3.7, lambda: random(65536).cumsum(-1)),
+    "sums along columns": (192.6, lambda: random(32, 512, 128).cumsum(1)),
+    "largest so far": (170.6, lambda: random(65536).cummax(0)),
+    "many numbers added to few": (
+        100.8,
+        lambda: torch.zeros(8, 64).index_add_(0, random(65536).mul_(8).long(), random(65536, 64)),
+    ),
+    "selected rows": (40.8, lambda: random(65536, 64)[random(65536).mul_(8).long()]),
+    "inverse": (125.5, lambda: torch.linalg.inv(definite(64))),
+    "inverses": (65.0, lambda: torch.linalg.inv(definite(32).expand(64, 32, 32).clone())),
+    "solution": (481.1, lambda: torch.linalg.solve(definite(256), random(256, 256))),
+    "triangular solution": (48.4, lambda: torch.linalg.solve_triangular(definite(256), random(256, 256), upper=True)),
+    "determinant": (379.1, lambda: torch.linalg.det(definite(256))),
+    "Cholesky": (86.5, lambda: torch.linalg.cholesky(definite(256))),
+    "QR": (708.0, lambda: torch.linalg.qr(random(256, 256))),
+    "singular values": (760.2, lambda: torch.linalg.svd(random(64, 64))),
+    "eigenvalues": (525.1, lambda: torch.linalg.eigh(definite(64))),
+}
+"""Microseconds of an H200's kernels (`benchmarks/serial_operators.py`), and the operator."""
+
+
+@pytest.mark.parametrize("name", SERIAL)
+def test_what_runs_one_step_after_the_other_takes_as_long_as_on_a_gpu(name):
+    measured, operator = SERIAL[name]
+    with record() as trace:
+        operator()
+    longest = max(estimate_times(trace, GPUS["H200"], Scale()), key=lambda row: row.microseconds)
+    assert 0.6 < longest.microseconds / measured < 1.6

@@ -11,7 +11,8 @@ from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import estimate_times, stream_s
+from drkernel.judge.devices.simulated.roofline import estimate_times
+from drkernel.judge.devices.simulated.traffic import stream_s
 from drkernel.judge.trusted.least_work import LeastWork
 
 H200 = GPUS["H200"]

@@ -7,12 +7,13 @@ import torch
 import triton
 import triton.language as tl
 
-from drkernel.judge.boundary.aten import SCANS, SORTS
+from drkernel.judge.boundary.dimensions import SCANS, SELECTIONS, SORTS
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
+from drkernel.judge.devices.simulated.eager import EAGER
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.programs import grown_grid
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import EAGER, estimate_times, for_precision, min_time_us
+from drkernel.judge.devices.simulated.roofline import estimate_times, for_precision, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -198,16 +199,17 @@ def test_arithmetic_hides_behind_memory_unless_few_programs_are_there_to_overlap
 
 
 def test_operators_that_address_each_element_are_slower():
+    tensors = [Traffic(10**8, 4 * 10**8, 4 * 10**8), Traffic(10**8, 4 * 10**8, 4 * 10**8, True)]
     plain, single = (
-        OpTrace([Row("mul", "mul", False, 1, accesses=accesses, tensors=[Traffic(10**8, 4 * 10**8, 4 * 10**8)])])
+        OpTrace([Row("mul", "mul", False, 1, accesses=accesses, output_numel=10**8, tensors=tensors)])
         for accesses in (0, 10**8)
     )
-    assert total(single) == pytest.approx(1.42 * total(plain), rel=0.02)
+    assert total(single) == pytest.approx(1.42 * total(plain), rel=0.05)
 
 
-def test_small_work_costs_its_launches():
+def test_small_work_costs_its_kernels():
     ten = OpTrace([Row("add", "add", False, 10, tensors=[Traffic(100, 800, 800)])])
-    assert total(ten) == pytest.approx(10 * H200.aten_host_us, rel=0.2)
+    assert total(ten) == pytest.approx(10 * H200.kernel_us, rel=0.2)
 
 
 def test_the_profile_is_sorted_and_says_who_launched():
@@ -290,12 +292,12 @@ def test_a_full_grid_that_a_submission_states_makes_nothing_cheaper():
 def test_launches_in_a_loop_count_as_often_as_the_full_size_has_them():
     scale = Scale(64.0, calls={"add": 64.0})
     price = lambda **fields: total(kernel(unique=4000, **fields), scale) - total(kernel(unique=4000), scale)
-    assert price(full_calls=1024.0) == pytest.approx(1023 * H200.triton_host_us, rel=0.01)
+    assert price(full_calls=1024.0) == pytest.approx(1023 * H200.kernel_us, rel=0.3)
     assert price(full_calls=0.5) == 0
     operator = OpTrace([Row("add", "add", False, 16, tensors=[Traffic(1000, 4000, 4000)])])
-    assert total(operator, scale) == pytest.approx(1024 * H200.aten_host_us, rel=0.01)
+    assert total(operator, scale) == pytest.approx(1024 * H200.kernel_us, rel=0.3)
     without_dry_run = OpTrace([dataclasses.replace(kernel(unique=4000).rows[0], calls=16)])
-    assert total(without_dry_run, scale) == pytest.approx(1024 * H200.triton_host_us, rel=0.01)
+    assert total(without_dry_run, scale) == pytest.approx(1024 * H200.kernel_us, rel=0.3)
     assert total(without_dry_run, Scale(64.0)) == total(without_dry_run, scale)
 
 
@@ -346,10 +348,10 @@ def test_programs_that_add_to_one_another_grow_with_what_they_read():
 def test_a_softmax_along_another_dimension_takes_a_few_passes_and_a_scan_many():
     tensors = [Traffic(2**26, 2**28, 2**28), Traffic(2**26, 2**28, 2**28, True)]
     last, outer, scan = (
-        total(OpTrace([Row(name, name, False, 1, output_numel=2**26, tensors=tensors)]))
+        total(OpTrace([Row(name, name, False, 1, output_numel=2**26, block=2**13, tensors=tensors)]))
         for name in ("_softmax", "_softmax:outer", "cumsum:outer")
     )
-    assert 2 < outer / last < 4
+    assert 4 < outer / last < 30
     assert scan > 10 * last
 
 
@@ -360,7 +362,8 @@ def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
 
 
 def test_what_one_algorithm_does_has_one_price_whatever_its_name():
-    assert len({EAGER[name] for name in SORTS}) == len({EAGER[name] for name in SCANS}) == 1
+    for same in (SORTS - SELECTIONS - {"unique_consecutive"}, SELECTIONS, SCANS):
+        assert len({EAGER[name] for name in same}) == 1
 
 
 def test_the_largest_of_nearly_all_numbers_cost_as_much_as_to_sort_them():

@@ -16,7 +16,8 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.devices.limits import Limits, limit_us
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import ByHand, stream_s
+from drkernel.judge.devices.simulated.roofline import ByHand
+from drkernel.judge.devices.simulated.traffic import stream_s
 from drkernel.judge.trusted import attribution
 from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.types import KernelTime, Precision

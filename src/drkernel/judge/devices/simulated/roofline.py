@@ -6,9 +6,6 @@ Eager factors, instruction costs and overlap were then read off 414 submissions 
 free constants were chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97)
 and are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
 spill registers come out up to 1.7 times too fast, gathers from tables larger than the L2 cache 1.2 to 1.4 times.
-
-Launch costs of the host are separate: with `dataclasses.replace(gpu, aten_host_us=1.0, triton_host_us=1.0)` the times
-are the device's alone.
 """
 
 from __future__ import annotations
@@ -20,9 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
-from drkernel.judge.boundary.sequences import RECURRENT
 from drkernel.judge.devices.simulated.accesses import (
     accesses_of,
     filled_share,
@@ -30,13 +25,12 @@ from drkernel.judge.devices.simulated.accesses import (
     growth_of_shared,
     is_told,
 )
+from drkernel.judge.devices.simulated.eager import SHORT_WINDOW, eager_us
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.traffic import L1_BYTES, calls_of, stream_s, traffic
 from drkernel.types import KernelTime, Precision
-
-RAMP_US, RAMP = 6.0, 0.1
-"""A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
 TRITON_DOT = {"byte": 0.75, "half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
@@ -48,13 +42,6 @@ SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
 TILES_PER_SM = 2
 """Programs with products in TF32 that an SM needs at once to hide their latency."""
-CONVOLUTION = 0.88
-"""What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
-
-SHORT_INNER, SHORT_WINDOW = 12, 40
-"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one. The second
-for convolutions in fp32, and for loops of tl.dot, which load several tiles ahead."""
-
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
 
@@ -70,9 +57,6 @@ second where an SM has few programs, of which one could compute while another on
 LARGE_BLOCK = 2048
 """Larger blocks need so many registers that few programs fit on an SM."""
 
-L1_BYTES = 96 * 1024
-"""What an SM keeps for its programs; the rest of the cache is shared memory."""
-
 PROGRAM_BANDWIDTH = 45e9
 PROGRAMS_PER_SM = 12
 SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
@@ -82,42 +66,6 @@ FAR_MORE, BESIDE_PRODUCTS = 2.5, 0.25
 """How many times the instructions that a kernel is taken to have at full size some of its programs may have there, as
 they are few, and a small task masks more lanes. Instructions per operation of tl.dot that addresses and masks may take:
 what loops of tl.dot reach was measured with these."""
-
-SINGLE = 1.42
-"""How much longer element-wise operators take that address each element singly, see Row.accesses."""
-
-EAGER: dict[str, tuple[int, float]] = {
-    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
-    "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
-    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
-    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
-    "argmin": (1, 1.9), "logsumexp": (7, 7.8), "mse_loss": (2, 2.05), "smooth_l1_loss": (2, 2.05),
-    "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
-    "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
-    "flip": (1, 1.4), "roll": (1, 2.4),
-    "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (2, 1.0),
-    **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SCANS, (1, 2.25)),
-    **{name + OUTER: (1, 20.0) for name in SCANS}, **{name + OUTER: (1, 2 * SINGLE) for name in SOFTMAXES},
-}  # fmt: skip
-"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
-What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums.
-
-A softmax along another dimension than the last was not measured. PyTorch's kernel (cunn_SpatialSoftMaxForward) reads
-its input three times and writes once, neighbours by neighbours: twice the traffic, with each element addressed singly.
-"""
-
-LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
-"""Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
-
-POOL_OUTPUT = 170
-"""Instructions that eager pooling spends on the place of each output, before it loads its window."""
-
-ONE_BLOCK, NORM_ROW = 8e9, 4e9
-"""Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
-
-ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
-"""What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
-longer sums, parts have blocks of their own where there are few."""
 
 
 def for_precision(gpu: Gpu, precision: Precision) -> Gpu:
@@ -160,23 +108,21 @@ class Roofline:
 
     @functools.cached_property
     def _without_launches(self) -> Gpu:
-        return dataclasses.replace(self.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
+        return dataclasses.replace(self.gpu, kernel_us=0.0, start_us=0.0)
 
 
 def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO_PRODUCTS) -> tuple[KernelTime, ...]:
-    """Modelled time of every row of one forward at full size, longest first, in microseconds.
-
-    Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
-    the rows in proportion to their launch costs.
-    """
+    """Modelled time of every row of one forward at full size, longest first, in microseconds. Kernels run one after the
+    other; what the first one takes to start is divided among all launches."""
     parts = _parts(trace, gpu, scale)
-    device = [_triton_us(row, gpu, of, products.of(row)) if row.triton else _aten_us(row, gpu, of) for row, of in parts]
-    host = [_calls(row, of) * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row, of in parts]
-    wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
-    times = [
-        KernelTime(row.site if row.triton else row.name, round(_calls(row, of)), busy + wait * launch, row.triton)
-        for (row, of), busy, launch in zip(parts, device, host, strict=True)
-    ]
+    start = gpu.start_us / (sum(calls_of(row, of) for row, of in parts) or 1.0)
+    times = []
+    for row, of in parts:
+        us = _triton_us(row, gpu, of, products.of(row)) if row.triton else eager_us(row, gpu, of)
+        launches = calls_of(row, of)
+        times.append(
+            KernelTime(row.site if row.triton else row.name, round(launches), us + start * launches, row.triton)
+        )
     return tuple(sorted(times, key=lambda t: -t.microseconds))
 
 
@@ -189,7 +135,7 @@ def _parts(trace: OpTrace, gpu: Gpu, scale: Scale) -> list[tuple[Row, Scale]]:
     unknown = sum(row.calls for row in trace.rows if row.triton and not row.full_calls)
     calls = lambda row: row.full_calls or row.calls * scale.of_calls(row, unknown if row.triton else 0)
     found = _by_site([dataclasses.replace(row, full_calls=calls(row)) for row in trace.rows], scale)
-    aten_us = lambda parts: sum(_aten_us(row, gpu, of) for row, of in parts if not row.triton)
+    aten_us = lambda parts: sum(eager_us(row, gpu, of) for row, of in parts if not row.triton)
     for site, parts in _by_site(trace.full.rows if trace.full else [], _SAME).items():
         if site not in found or aten_us(found[site]) < aten_us(parts):
             found[site] = parts
@@ -203,53 +149,13 @@ def _by_site(rows: Sequence[Row], scale: Scale) -> dict[str, list[tuple[Row, Sca
     return found
 
 
-def _calls(row: Row, scale: Scale) -> float:
-    """At full size: as the submission says, but no fewer than were seen; else as those of the reference grow. Copies to
-    the host are priced by elements (`interpreter.COPIED_AT_ONCE`)."""
-    if row.name == "_local_scalar_dense":
-        return math.ceil(row.calls * max((scale.of_tensor(tensor.numel) for tensor in row.tensors), default=1.0))
-    return max(row.calls, row.full_calls or row.calls * scale.of_calls(row))
-
-
-def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
-    kernels, factor = EAGER.get(row.name, (1, SINGLE if row.accesses else 1.0))
-    if row.block * scale.extents.get(row.block, 1.0) > LONG_ROW:
-        factor = LONG_FACTORS.get(row.name, factor)
-    unique, total = _traffic(row, scale)
-    outputs = row.output_numel * scale.of_tensor(row.output_numel)
-    if row.name == "topk" and 2 * outputs > max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0):
-        kernels, factor = EAGER["sort"]
-    products, short = row.flops * scale.of_products(row), SHORT_INNER
-    parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
-    tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
-    arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
-    attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
-    rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    if arithmetic == "fp32" and "convolution" in row.name:
-        rate, short = rate * CONVOLUTION, SHORT_WINDOW
-        products = max(products, row.dense_flops * scale.of_dense(row))
-    work = (products + 2 * short * outputs * bool(products)) / rate
-    work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
-    memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
-    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
-    if row.name == "native_layer_norm":
-        memory = max(memory, unique * row.block * scale.extents.get(row.block, 1.0) / max(outputs, 1.0) / NORM_ROW)
-    return 1e6 * (memory + work) + kernels * _calls(row, scale) * gpu.kernel_us
-
-
-def stream_s(size: float, calls: int, gpu: Gpu) -> float:
-    """Seconds that DRAM takes to move these bytes, in this many kernels."""
-    seconds = size / gpu.bandwidth
-    return seconds + min(RAMP * seconds, RAMP_US * 1e-6 * calls)
-
-
 def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     """`by_hand`: see ByHand.of."""
-    unique, _ = _traffic(row, scale)
+    unique, _ = traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
     products = growth_of_products(row, scale) if row.flops else by_hand
-    unique, total = _traffic(row, scale, products)
+    unique, total = traffic(row, scale, products)
     operations = row.arithmetic * growth + row.flops * products
     found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
     guessed, known = found.fewest, shares_the_data(row, scale)
@@ -274,12 +180,12 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     work = _arithmetic(row, grown, told) / gpu.vector_ops / filled
     if products and row.flops:
         stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
-        filling = 2 * SHORT_WINDOW * stored * _calls(row, scale)
+        filling = 2 * SHORT_WINDOW * stored * calls_of(row, scale)
         work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
-    launches = _calls(row, scale)
+    launches = calls_of(row, scale)
     all_programs = launches * fewest
     if row.full_grid:  # what a loop of launches goes through grows as the loop does
         seen = row.calls * (min(fewest, row.full_grid) if told and launches <= row.calls else fewest)
@@ -314,7 +220,7 @@ def _dense(row: Row, scale: Scale, products: float) -> float:
     stored = max(row.grids, key=lambda grid: grid.stored, default=Grid(0, 0, False)).stored
     growth = scale.of_tensor(stored)
     is_known = row.full_grid * row.tile >= stored * growth > 0 and math.isclose(products, growth, rel_tol=0.01)
-    return row.dense_flops * row.full_grid * _calls(row, scale) / row.programs if is_known else 0.0
+    return row.dense_flops * row.full_grid * calls_of(row, scale) / row.programs if is_known else 0.0
 
 
 def _tile(row: Row, scale: Scale) -> float:
@@ -323,21 +229,6 @@ def _tile(row: Row, scale: Scale) -> float:
         return row.tile
     stored = max(grid.stored * scale.of_tensor(grid.stored) for grid in grids(row))
     return max(row.tile, max(stored, scale.made_by(row)) / row.full_grid)
-
-
-def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:
-    """Distinct and total bytes at full size; `products` is what the kernel's products grow by, if it has any.
-
-    What a kernel loads again grows like its products where it has any, else like its data; but what fits the L1 cache
-    is loaded once.
-    """
-    unique = sum(t.unique * scale.of_tensor(t.numel) for t in row.tensors)
-    total = unique
-    growth = products or unique / (row.bytes_unique or 1)
-    for tensor in row.tensors:
-        again, size = tensor.total - tensor.unique, tensor.unique * scale.of_tensor(tensor.numel)
-        total += again * (growth if row.triton and size > L1_BYTES else scale.of_tensor(tensor.numel))
-    return unique, total
 
 
 def _l1_hits(row: Row, growth: float, programs: float, scale: Scale) -> float:

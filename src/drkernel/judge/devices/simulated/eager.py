@@ -1,0 +1,181 @@
+"""What eager PyTorch's operators take on a GPU, beside what they move and multiply: how its kernels are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from drkernel.judge.boundary.aten import TRAINING
+from drkernel.judge.boundary.dimensions import (
+    MOMENTS,
+    OUTER,
+    REDUCTIONS,
+    SCANS,
+    SELECTIONS,
+    SELECTS_ROWS,
+    SOFTMAXES,
+    SORTS,
+)
+from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.sequences import BY_COLUMNS, COLUMNS, RECURRENT
+from drkernel.judge.devices.simulated.gpus import Gpu
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.traffic import calls_of, stream_s, traffic
+
+CONVOLUTION = 0.88
+"""What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
+
+SHORT_INNER, SHORT_WINDOW = 12, 40
+"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one. The second
+for convolutions in fp32, and for loops of tl.dot, which load several tiles ahead."""
+
+
+SINGLE_US, MASKED_US = 2.6e-6, 4.7e-6
+"""For each number of element-wise operators that address each element singly, see Row.accesses; of `masked_fill`."""
+
+EAGER: dict[str, tuple[int, float]] = {
+    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
+    "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
+    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
+    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
+    "argmin": (1, 1.9), "logsumexp": (7, 7.8), "mse_loss": (2, 2.05), "smooth_l1_loss": (2, 1.1),
+    "huber_loss": (2, 1.1), "binary_cross_entropy": (2, 2.05),
+    "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
+    "flip": (1, 1.4), "roll": (1, 2.4),
+    "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (2, 1.0),
+    **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SELECTIONS, (1, 36.0)),
+    "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
+    "segment_reduce": (7, 2.5), "constant_pad_nd": (1, 1.85), "upsample_bilinear2d": (1, 16.5),
+    "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)),
+    **{name + OUTER: (1, 1.5) for name in SCANS}, **{name + OUTER: (1, 5.5) for name in SOFTMAXES},
+}  # fmt: skip
+"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
+What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums;
+of those that select one number, medians."""
+
+LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
+"""Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
+SHORT_ROW, SHORT_FACTORS = 2048, {"topk": 40.0}
+"""Of shorter rows one block each looks for the largest."""
+
+POOL_OUTPUT = 170
+"""Instructions that eager pooling spends on the place of each output, before it loads its window."""
+
+ONE_BLOCK, NORM_ROW = 8e9, 4e9
+"""Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
+
+ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
+"""What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
+longer sums, parts have blocks of their own where there are few."""
+
+
+SERIAL_US: dict[str, Callable[[float], float]] = {
+    **{name + OUTER: lambda n: 0.36 * n for name in SCANS},
+    **{name + OUTER: lambda n: 3.0 + 0.65 * n for name in SOFTMAXES},
+    **dict.fromkeys(SORTS, lambda n: 7.0 if n <= 32 else min(41.0, 17.0 + 0.0015 * n)),
+    **dict.fromkeys(SELECTIONS, lambda n: 4.0 + 0.0036 * n), "unique_consecutive": lambda n: 4.0,
+    "topk": lambda n: min(60.0, 9.0 + 0.0048 * n), "_unique2": lambda n: 16.0 if n <= 256 else 60.0,
+    **dict.fromkeys(("linalg_inv_ex", "_linalg_solve_ex"), lambda n: 15.0 + 1.9 * n),
+    **dict.fromkeys(("_linalg_det", "_linalg_slogdet", "linalg_lu", "linalg_lu_factor_ex"), lambda n: 10.0 + 1.6 * n),
+    "linalg_cholesky_ex": lambda n: 20.0 + 0.33 * n, "linalg_solve_triangular": lambda n: 4.0 + 0.25 * n,
+    "linalg_qr": lambda n: 10.0 + 2.8 * n, "_linalg_svd": lambda n: 60.0 + 1.5 * n**1.5,
+    "_linalg_eigh": lambda n: 30.0 + min(1.0 * n**1.5, 9.7 * n),
+}  # fmt: skip
+"""Microseconds that one call takes at least where the dimension is so long (`dimensions.dimension`): what an operator
+does there one step after the other. Measured on an H200 (torch 2.11, 2026-11) for lengths of 8 to 16384, one row and
+many (`benchmarks/serial_operators.py`)."""
+BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECTIONS, 1.2e-3)}
+BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
+"""For each row: it is a block of threads."""
+WINDOW_US = 0.065
+"""For each element of a pool's window: a thread goes through it."""
+SHORT_ROW_US, REDUCED_US = 5e-6, 7.6e-6
+REDUCTION_US, REDUCTION_MOST_US = 3.0, 10.0
+"""Of reductions: for each number where rows have at most 64, and of all for each beside the first, up to the second."""
+PRODUCT_US, TERM_US, TERMS = 6.0, 0.02, 2048
+"""Products of fp32: at least, and for each of so many terms of a sum, which one block adds up."""
+SCAN_US, PLACES_US = 1.15, 2.7
+"""Of one step of a scan along rows, whose threads take two numbers each; the second of those that tell places, too."""
+CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put": 0.5}
+"""For each number that is added to one place, where they are spread evenly."""
+ADDED_US = {"index_add": 8e-6}
+"""For each number that is added anywhere."""
+
+
+def serial_us(row: Row, scale: Scale) -> float:
+    """Microseconds that an operator's calls take at least, whatever else there is to do at the same time."""
+    return calls_of(row, scale) * _call_us(row, row.name.removesuffix("_"), scale)
+
+
+def _call_us(row: Row, name: str, scale: Scale) -> float:
+    outputs = row.output_numel * scale.of_tensor(row.output_numel)
+    along = row.block * scale.extents.get(row.block, 1.0)
+    read = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
+    if name in CONTENDED_US:
+        return read * max(CONTENDED_US[name] / max(outputs, 1.0), ADDED_US.get(name, 0.0))
+    if name in REDUCTIONS:
+        return _reduction_us(read, along)
+    if not along:
+        return outputs * (MASKED_US if name == "masked_fill" else SINGLE_US) if row.accesses else 0.0
+    if name in SCANS:
+        return _scan_us(name, along, max(1.0, outputs / along))
+    least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
+    rows = (read if name in SELECTIONS or name == "topk" else outputs) / along
+    return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)
+
+
+def _reduction_us(read: float, along: float) -> float:
+    """Rows of few numbers leave most threads idle; many numbers need a second step."""
+    return max(
+        SHORT_ROW_US * read if 1 <= along <= 64 else 0.0, min(REDUCTION_MOST_US, REDUCTION_US + REDUCED_US * read)
+    )
+
+
+def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> float:
+    """At least, of all calls: 0 of a matrix and a vector, which are read at once."""
+    calls = calls_of(row, scale)
+    terms = products / 2 / max(1.0, outputs * calls)
+    sides = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if not t.stored), default=0.0) / max(
+        1.0, terms
+    )
+    is_vector = "convolution" not in row.name and outputs <= sides
+    return 0.0 if is_vector else calls * (PRODUCT_US + TERM_US * min(terms, TERMS))
+
+
+def _scan_us(name: str, along: float, rows: float) -> float:
+    """A block of 512 threads goes through some rows together: the more there are, the fewer threads has each."""
+    tells_places = name in ("cummax", "cummin")
+    if rows == 1.0 and not tells_places:
+        return 0.0  # in parts, side by side
+    threads = 2 ** min(9, max(4, (9 + math.ceil(math.log2(along)) - math.ceil(math.log2(rows))) // 2))
+    return math.ceil(along / (2 * threads)) * (PLACES_US if tells_places else SCAN_US)
+
+
+def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    kernels, factor = EAGER.get(row.name, (1, 1.0))
+    along = row.block * scale.extents.get(row.block, 1.0)
+    if along > LONG_ROW or 0 < along < SHORT_ROW:
+        factor = (LONG_FACTORS if along > LONG_ROW else SHORT_FACTORS).get(row.name, factor)
+    unique, total = traffic(row, scale)
+    outputs = row.output_numel * scale.of_tensor(row.output_numel)
+    if row.name == "topk" and 2 * outputs > max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0):
+        kernels, factor = EAGER["sort"]
+    products, short = row.flops * scale.of_products(row), SHORT_INNER
+    parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
+    tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
+    arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
+    attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
+    rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    if arithmetic == "fp32" and "convolution" in row.name:
+        rate, short = rate * CONVOLUTION, SHORT_WINDOW
+        products = max(products, row.dense_flops * scale.of_dense(row))
+    work = (products + 2 * short * outputs * bool(products)) / rate
+    work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
+    memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
+    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    if row.name == "native_layer_norm":
+        memory = max(memory, unique * along / max(outputs, 1.0) / NORM_ROW)
+    least = serial_us(row, scale)
+    if products and arithmetic == "fp32" and row.name not in RECURRENT and row.name not in BY_COLUMNS:
+        least = max(least, _product_us(row, products, outputs, scale))
+    return max(1e6 * (memory + work) + kernels * calls_of(row, scale) * gpu.kernel_us, least)
