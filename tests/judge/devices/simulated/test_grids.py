@@ -26,7 +26,7 @@ def operator(calls, name="addcmul"):
 
 
 def price(trace):
-    return sum(row.microseconds for row in estimate_times(trace, GPUS["H200"], SCALE))
+    return sum(row.microseconds for row in estimate_times(trace, DEVICE, SCALE))
 
 
 @pytest.mark.parametrize("row", [kernel, operator])

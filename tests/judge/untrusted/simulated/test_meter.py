@@ -190,3 +190,17 @@ def test_what_arguments_compute_is_recorded_and_happens_where_the_launch_is_left
         double[(1,)](Pointer(x), out, 4, BLOCK=4)
     assert "relu_" in [row.name for row in trace.rows] and x.sum() == 0
     assert [row.programs for row in trace.rows if row.triton] == [0]
+
+
+@triton.jit
+def counts(x, y, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y + i % BINS, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize(("bins", "crowd"), [(1, 1000), (8, 125), (1024, 1)])
+def test_atomic_operations_are_counted_by_address(bins, crowd):
+    x = torch.rand(1000)
+    with record() as trace:
+        counts[(8,)](x, torch.zeros(bins), 1000, BINS=bins, BLOCK=128)
+    assert trace.rows[-1].crowd == crowd

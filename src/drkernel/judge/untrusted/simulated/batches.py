@@ -20,6 +20,8 @@ class Batch:
         self.arithmetic = self.flops = self.padded_flops = self.dense_flops = 0.0
         """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
         ones of all products with all their lanes."""
+        self.atomics: list[np.ndarray] = []
+        """Addresses of atomic operations."""
         self.stores = np.zeros(programs)
         self._touches = np.zeros(programs)
         """Loads and stores, by program."""

@@ -202,6 +202,11 @@ class Meter:
     def guess(self) -> None:
         """Called for a number that decides what a program does, and that only data can tell."""
 
+    def contend(self, addresses: np.ndarray) -> None:
+        """Called for atomic operations at these addresses."""
+        self.guess()
+        self._batch.atomics.append(addresses)
+
     def take_back(self, place: tuple[Region, np.ndarray, bool] | None) -> None:
         """A store that `access` has returned this for has not been made."""
         for region, offsets in [place[:2]] if place else [(region, None) for region in self.regions]:
@@ -319,6 +324,9 @@ class Meter:
             self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
             self.row.dense_flops += batch.dense_flops * float((share > 0).mean())
+        if addresses := [part for batch in self._batches for part in batch.atomics]:
+            _, counts = np.unique(np.concatenate(addresses), return_counts=True)
+            self.row.crowd = max(self.row.crowd, int(counts.max(initial=0)))
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
