@@ -7,9 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from drkernel.judge.boundary.dimensions import SCANS, SELECTIONS, SORTS
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
-from drkernel.judge.devices.simulated.eager import EAGER
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.programs import grown_grid
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
@@ -343,35 +341,6 @@ def test_programs_that_add_to_one_another_grow_with_what_they_read():
     with record() as alone:
         double_rows[(64,)](x, torch.empty_like(x), 128, BLOCK=128)
     assert total(trace, scale_of(CHAIN)) < total(alone, scale_of(CHAIN))
-
-
-def test_a_softmax_along_another_dimension_takes_a_few_passes_and_a_scan_many():
-    tensors = [Traffic(2**26, 2**28, 2**28), Traffic(2**26, 2**28, 2**28, True)]
-    last, outer, scan = (
-        total(OpTrace([Row(name, name, False, 1, output_numel=2**26, block=2**13, tensors=tensors)]))
-        for name in ("_softmax", "_softmax:outer", "cumsum:outer")
-    )
-    assert 4 < outer / last < 30
-    assert scan > 10 * last
-
-
-def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
-    schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")]
-    found = {s.name[6:] for s in schemas if {"values", "indices"} <= {value.name for value in s.returns}}
-    assert {"sort", "topk", "mode", "cummax"} <= found <= EAGER.keys()
-
-
-def test_what_one_algorithm_does_has_one_price_whatever_its_name():
-    for same in (SORTS - SELECTIONS - {"unique_consecutive"}, SELECTIONS, SCANS):
-        assert len({EAGER[name] for name in same}) == 1
-
-
-def test_the_largest_of_nearly_all_numbers_cost_as_much_as_to_sort_them():
-    read, places = Traffic(2**20, 2**22, 2**22), Traffic(2**20, 2**23, 2**23, True)
-    found = lambda name, kept: total(
-        OpTrace([Row(name, name, False, 1, output_numel=kept, tensors=[read, read, places])]), Scale()
-    )
-    assert found("topk", 2**20) == found("topk", 2**20 - 9) == found("sort", 2**20) > found("topk", 2**19)
 
 
 def test_a_copy_to_the_host_costs_what_the_full_size_takes():
