@@ -30,7 +30,7 @@ class Gpu:
     """Element-wise fp32 operations."""
     kernel_us: float = 2.2
     """Start and end of a kernel on the device. What its host takes is hidden, as it is where a GPU is timed."""
-    start_us: float = 2.0
+    start_us: float = 1.0
     """Of the first kernel of a forward, beside that."""
     program_ns: float = 0.6
     """Interval at which the device starts programs."""

@@ -36,8 +36,8 @@ TRITON_DOT = {"byte": 0.75, "half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
 """What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
 instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""
-FULL_TILE = {"tf32": 16384, "tf32x3": 16384}
-K_MAJOR_FULL_TILE = FULL_TILE | {"tf32x3": 8192}
+FULL_TILE = {"tf32": 16384, "tf32x3": 16384, "fp32": 2816}
+K_MAJOR_FULL_TILE = FULL_TILE | {"tf32x3": 8192, "fp32": 8192}
 SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
 TILES_PER_SM = 2
@@ -220,8 +220,8 @@ def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
     share = (K_MAJOR_DOT if row.k_major else TRITON_DOT)[row.math]
     if row.math in FULL_TILE:
         full = (K_MAJOR_FULL_TILE if row.k_major else FULL_TILE)[row.math]
-        share *= min(1.0, _tile(row, scale) / full) ** SMALL_TILES
-        programs /= TILES_PER_SM
+        share *= min(1.0, (_tile(row, scale) or full) / full) ** SMALL_TILES
+        programs /= 1 if row.math == "fp32" else TILES_PER_SM
     return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
 
 
