@@ -3,8 +3,8 @@
     python benchmarks/judge_agreement.py MEASURED.jsonl MODELLED.jsonl OUT
 
 Each file has verdicts as judge_cases.py writes them; of a measured one, what waits for the GPU is left out, since its
-times are those of the judge's own processes. OUT/table.md has rank correlation, errors, how many lie on the same side of
-1.2, and the examples that differ most.
+times are those of the judge's own processes. OUT/table.md has rank correlation, errors, how many lie on the same side
+of 1.2, and the examples that differ most.
 """
 
 from __future__ import annotations
