@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import time
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,17 @@ def test_a_penalised_verdict_loses_speed_and_nothing_else():
         Verdict("incorrect", "wrong_values"),
     ):
         assert service.penalised(same, 1.05) == same
+
+
+def test_who_takes_a_penalised_submission_back_takes_it_from_the_queue():
+    future, error = Future(), Future()
+    assert service._mapped(future, str).cancel() and future.cancelled()
+    with pytest.raises(CancelledError):
+        service._mapped(future, str).result(0)
+    mapped = service._mapped(error, str)
+    error.set_exception(DrKernelError("unusable"))
+    with pytest.raises(DrKernelError, match="unusable"):
+        mapped.result(0)
 
 
 def test_a_judge_that_prices_hacks_times_those_whose_answers_are_right(judge, tasks):

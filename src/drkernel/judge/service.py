@@ -152,11 +152,13 @@ def penalised(verdict: Verdict, lazy_below: float) -> Verdict:
 
 
 def _mapped(future: Future, change: Callable[[Any], Any]) -> Future:
-    """A future of what `change` makes of the result; errors and a cancellation pass through."""
+    """A future of what `change` makes of the result; errors and cancellations, of either, pass through."""
     changed: Future = Future()
-    changed.set_running_or_notify_cancel()
+    changed.add_done_callback(lambda done: done.cancelled() and future.cancel())
 
     def pass_on(done: Future) -> None:
+        if not changed.set_running_or_notify_cancel():
+            return
         try:
             changed.set_result(change(done.result()))
         except BaseException as error:

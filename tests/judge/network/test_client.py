@@ -14,7 +14,7 @@ from http import HTTPStatus
 import pytest
 
 from drkernel.judge import NotPrepared, RemoteJudge
-from drkernel.judge.network import connection, server
+from drkernel.judge.network import client, connection, server
 from drkernel.judge.network.client import LEAST, asked
 from drkernel.judge.network.messages import Failed
 from drkernel.judge.network.server import HttpServer
@@ -28,6 +28,7 @@ TOKEN = "0123456789abcdef"
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02, 0.05))
+    monkeypatch.setattr(client, "PATIENCE_S", 0.0)
 
 
 def seen_by(judge: FakeJudge) -> list[str]:

@@ -20,7 +20,7 @@ from drkernel.judge import RemoteJudge, feedback, read_token
 from drkernel.judge.__main__ import main
 from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.feedback import estimated_tokens
-from drkernel.judge.network import messages, server
+from drkernel.judge.network import listener, messages
 from drkernel.judge.network.server import HttpServer
 from drkernel.judge.options import JudgeOptions
 from drkernel.tasks import read_task
@@ -225,7 +225,7 @@ def test_a_client_that_goes_away_disturbs_nobody(open_server, fake):
 
 
 def test_connections_are_bounded_and_a_client_waits_for_one(fake, monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr("drkernel.judge.network.connection._BUSY_S", 0.05)
     with served(fake) as (one,), RemoteJudge([one.url]) as judge:
         asked = [judge.submit(Task("t", FILE), "0.1") for _ in range(3)]
@@ -272,7 +272,8 @@ def test_a_verdict_over_http_is_the_judges_own(judge, tasks):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:judge. http")
-def test_the_command_serves_until_a_signal_ends_it_and_its_workers(tmp_path):
+def test_the_command_serves_until_a_signal_ends_it_and_its_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr("drkernel.judge.network.client.PATIENCE_S", 0.0)
     (tmp_path / "token").write_text("0123456789abcdef\n")
     command = [sys.executable, "-m", "drkernel.judge", "--serve", "127.0.0.1:0", "--token-file", tmp_path / "token"]
     command += ["--device", "simulated", "--workers", "1"]

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from drkernel.judge.boundary import framing
+from drkernel.judge.boundary import framing, messages
+from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.trusted.verdicts import as_reply
 from drkernel.judge.trusted.worker import send_reply
 from drkernel.judge.trusted.worker_process import Worker
@@ -70,6 +71,18 @@ def test_a_verdict_that_cannot_be_sent_is_sent_without_its_evidence(evidence):
 def test_kernels_that_cannot_be_described_are_the_fault_of_who_launches_them():
     found = sent({"missing": [{"kernel": "\u20ac" * 10**6}]})
     assert (found["verdict"]["status"], found["verdict"]["reason"]) == ("invalid", "protocol_violation")
+
+
+@pytest.mark.parametrize("reply", [{"\ud800": 1}, {"weights": [["w", {"\ud800": 1}]]}])
+def test_a_reply_with_half_a_surrogate_pair_is_a_violation(reply):
+    with pytest.raises(framing.ProtocolViolation):
+        messages.parse(reply, messages.Weights)
+
+
+@pytest.mark.parametrize("read", [lambda data: Slot.parse(data, 64), lambda data: decode(data, lambda _: None)])
+def test_a_value_with_half_a_surrogate_pair_is_no_value(read):
+    with pytest.raises(NotSerializable):
+        read({"\ud800": 1})
 
 
 def test_what_is_said_of_a_task_and_cannot_be_sent_is_an_error_of_the_task():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from drkernel.judge.boundary.framing import ProtocolViolation
-from drkernel.judge.boundary.shared_tensors import Slot
+from drkernel.judge.boundary.shared_tensors import MISFITS, Slot
 
 T = TypeVar("T")
 MAX_ITEMS = 10_000
@@ -28,7 +28,7 @@ def parse(data: Any, kind: type[T]) -> T:
     """
     try:
         return msgspec.convert(data, kind, strict=True)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except MISFITS as error:
         raise ProtocolViolation(str(error)) from error
 
 

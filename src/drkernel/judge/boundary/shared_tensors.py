@@ -23,6 +23,8 @@ from torch import Tensor
 GUARD = 256
 """Bytes of 0xFF (NaN in every floating type) before and after each tensor in an area."""
 MAX_NODES, MAX_DEPTH, MAX_DIMS = 4096, 16, 16
+MISFITS = (msgspec.ValidationError, RecursionError, UnicodeError)
+"""What msgspec.convert raises for data that do not fit; the last for half a surrogate pair where it expects a word."""
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _JSON_NAMES = {"items": "list", "fields": "tuple", "pairs": "dict", "hexadecimal": "float", "digits": "int"}
@@ -79,7 +81,7 @@ class Slot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         """
         try:
             slot = msgspec.convert(data, cls, strict=True)
-        except (msgspec.ValidationError, RecursionError) as error:
+        except MISFITS as error:
             raise NotSerializable(f"a tensor described wrongly: {error}") from error
         slot.check(size)
         return slot
@@ -281,7 +283,7 @@ def _decoded(data: Any, get: Callable[[int], Any], nodes: Iterator[int], depth: 
         return data
     try:
         node = msgspec.convert(data, Node, strict=True)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except MISFITS as error:
         raise NotSerializable(f"a value described wrongly: {error}") from error
     if len(data) != 1:
         raise NotSerializable("a value described wrongly: exactly one kind is expected")

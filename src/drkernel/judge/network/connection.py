@@ -16,7 +16,7 @@ import msgspec
 
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.messages import T
-from drkernel.judge.network.messages import Failed, Health, decoded, encoded
+from drkernel.judge.network.messages import MAX_REQUEST, Failed, Health, decoded, encoded
 from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.types import DrKernelError
 
@@ -45,6 +45,7 @@ class Connection:
     """One server, by its address: `http://HOST:PORT`, or `https` where something in front of it has TLS.
 
     closing: once it is set, nothing is asked any more.
+    lost: why the server is; then nothing but its health is asked a second time.
 
     Raises:
         DrKernelError: the address is none.
@@ -56,13 +57,13 @@ class Connection:
             host, port = parts.hostname, parts.port
         except ValueError:
             host, port = None, None
-        if not host or parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query:
+        if not host or parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query or parts.username:
             raise DrKernelError(f"judge.servers: found {address!r}, expected http://HOST:PORT")
         self.address = f"{parts.scheme}://{parts.netloc}"
         self._host, self._port = host, port
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        self._closing = closing or threading.Event()
+        self._closing, self.lost = closing or threading.Event(), ""
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
 
@@ -81,10 +82,13 @@ class Connection:
             Lost: the server has ended, is closing, or does not know the token.
             DrKernelError: the task is unusable, or the request is; NotPrepared, which is one, where the judge failed.
         """
-        return self._ask("POST", path, encoded(request), reply, None)
+        body = encoded(request)
+        if len(body) > MAX_REQUEST:
+            raise DrKernelError(f"judge: the task makes a request of {len(body)} bytes, expected at most {MAX_REQUEST}")
+        return self._ask("POST", path, body, reply, None)
 
     def close(self) -> None:
-        """Ends what is under way; `closing` must be set."""
+        """Ends what is under way; `closing` or `lost` must be set, or it is asked again."""
         with self._lock:
             for each in self._sockets:
                 with contextlib.suppress(OSError):
@@ -102,9 +106,9 @@ class Connection:
                 if status in _GATEWAY:
                     raise ConnectionError(f"a gateway said {status}")
                 return decoded(text, reply) if status == HTTPStatus.OK else self._fail(status, text)
-            except (OSError, http.client.HTTPException, ProtocolViolation) as error:
+            except (OSError, http.client.HTTPException, ProtocolViolation, UnicodeError) as error:
                 failures = 0 if time.monotonic() - started > _LONG_S else failures
-                if failures == len(PAUSES_S):
+                if failures == len(PAUSES_S) or self.lost:
                     raise Lost(_why(error)) from error
                 self._closing.wait(PAUSES_S[failures])
                 failures += 1
@@ -162,4 +166,4 @@ def read_token(path: str | Path) -> str:
 
 
 def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return " ".join(f"{type(error).__name__}: {error}".split())

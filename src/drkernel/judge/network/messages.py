@@ -35,7 +35,7 @@ class TaskFields(msgspec.Struct, forbid_unknown_fields=True):
 
     source: str
     id: str = "task"
-    entry_point: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_]\w*$")] = "Model"
+    entry_point: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z")] = "Model"
     precision: Precision | None = None
     """None: `ieee`, where the source names no type of 16 bits."""
     small: dict[str, int] | None = None
@@ -114,7 +114,7 @@ class About(msgspec.Struct, frozen=True):
         decides = {name: getattr(placed, name) for name in (*OF_EXAMINATIONS, "host_memory_mib", "share")}
         decides |= {"screen": placed.device == "cuda" and placed.screens, "baselines": placed.baselines is not None}
         device = device_name(placed.device, placed.gpu, placed.gpus)
-        return cls(device, decides, _version("drkernel"), str(torch.__version__), _version("triton"))
+        return cls(device, decides, installed("drkernel"), str(torch.__version__), installed("triton"))
 
     def facts(self) -> dict[str, Any]:
         """All of it by name: what two servers of one run must agree on."""
@@ -137,13 +137,15 @@ class Health(msgspec.Struct):
 
 
 _VERSIONS = ("drkernel", "torch", "triton")
+NOT_INSTALLED = "not installed"
 
 
-def _version(package: str) -> str:
+def installed(package: str) -> str:
+    """The version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # a clone that is on the path, and not installed
-        return "not installed"
+        return NOT_INSTALLED
 
 
 def decoded(body: bytes, kind: type[T]) -> T:

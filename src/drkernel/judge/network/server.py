@@ -9,7 +9,8 @@
 
 A reply with another status than 200 has {"error": text}: 400 malformed, 401 no token, 403 a browser, 404 and 405 no
 such request, 411 and 413 no length or too long, 422 the task is unusable, 429 too many connections, 500 the judge
-failed, 503 closing. A client whose connection is lost may ask again: the Judge keeps the verdict.
+failed, 503 closing; others say that it is no HTTP. A client whose connection is lost may ask again: the Judge keeps the
+verdict. Who closes the connection gives up, and what nobody waits for any more is not begun.
 
 Who may send requests may have tasks run as the user of this process, since a judge trusts tasks. So without a token
 only this machine is served, and never a browser, which any page could make send requests.
@@ -19,16 +20,16 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import ipaddress
+import io
+import re
 import socket
-import socketserver
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ import msgspec
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.feedback import estimated_tokens, feedback
 from drkernel.judge.network import messages
+from drkernel.judge.network.listener import POLL_S, BoundedReader, Listener, listen
 from drkernel.judge.network.messages import (
     MAX_REQUEST,
     About,
@@ -50,16 +52,16 @@ from drkernel.judge.service import Judge
 from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.types import DrKernelError
 
-MAX_CONNECTIONS = 4096
-"""Requests under way; each has a thread, which nearly always waits."""
-_READ_S = 60.0
-"""How long a client may take to send what it has begun."""
-_DISCARD_S = 1.0
-"""How long a client that is refused may pause while it sends."""
+MAX_HEAD = 2**16
+"""Bytes of a request before its body, about."""
+_HEAD_S, _BODY_S, _REPLY_S = 10.0, 60.0, 60.0
+"""How long a client may take to send either part of a request, and to read the reply."""
+_DISCARD_S = 5.0
+"""How long what a refused client sends is read."""
+_GONE_S = 2.0
+"""How often a request that waits looks whether its client is gone."""
 _CLOSE_S = 5.0
 """How long closing waits for the last replies to be written."""
-_POLL_S = 0.1
-"""How often the thread that accepts connections looks whether it is to end."""
 _CHECK_THREADS = 16
 _PATHS = {"/health": "GET", "/judge": "POST", "/check": "POST"}
 
@@ -74,17 +76,17 @@ class HttpServer:
 
     def __init__(self, judge: Judge, host: str, port: int, token: str | None = None):
         self.judge, self.about = judge, About.of(judge.options)
-        self.pending = 0
-        """Submissions and tasks under way."""
         self.closed: Future[None] = Future()
         """Done once nothing is accepted any more."""
         self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="judge-check")
         self._authorization = f"Bearer {token}".encode() if token is not None else None
+        self._waiting: Counter[Future] = Counter()
+        """How many requests wait for each future."""
         self._lock = threading.Lock()
-        self._listener = _listen(self, host, port, open_to_all=token is None)
+        self._listener = listen(self, _Handler, host, port, open_to_all=token is None)
         address, port = self._listener.server_address[:2]
         self.url = f"http://[{address!s}]:{port}" if ":" in str(address) else f"http://{address!s}:{port}"
-        threading.Thread(target=self._listener.serve_forever, args=(_POLL_S,), name="judge-http", daemon=True).start()
+        threading.Thread(target=self._listener.serve_forever, args=(POLL_S,), name="judge-http", daemon=True).start()
 
     def __enter__(self) -> HttpServer:
         return self
@@ -111,11 +113,18 @@ class HttpServer:
             return True
         return hmac.compare_digest((authorization or "").encode("utf-8", "replace"), self._authorization)
 
-    def reply(self, path: str, body: bytes) -> msgspec.Struct:
-        """What a request that is let in is answered with.
+    @property
+    def pending(self) -> int:
+        """Submissions and tasks under way."""
+        with self._lock:
+            return self._waiting.total()
+
+    def reply(self, path: str, body: bytes, gone: Callable[[], bool]) -> msgspec.Struct:
+        """What an admitted request is answered with. gone: whether its client no longer waits.
 
         Raises:
             Refused: with the status that says why.
+            ConnectionError: it does not.
         """
         if path == "/health":
             return Health(self.about, self.about.identity, self.judge.options.workers or 1, self.pending)
@@ -123,18 +132,20 @@ class HttpServer:
             request = messages.decoded(body, JudgeRequest if path == "/judge" else CheckRequest)
         except ProtocolViolation as error:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{path}: {error}") from error
-        return self._judged(request) if isinstance(request, JudgeRequest) else self._checked(request)
+        return self._judged(request, gone) if isinstance(request, JudgeRequest) else self._checked(request, gone)
 
-    def _judged(self, request: JudgeRequest) -> Judged:
+    def _judged(self, request: JudgeRequest, gone: Callable[[], bool]) -> Judged:
         try:
-            verdict = self._awaited(self.judge.submit(request.read_task(), request.submission))
+            task = request.read_task()
+            verdict = self._awaited(lambda: self.judge.submit(task, request.submission), gone)
         except DrKernelError as error:
             raise self._refusal(error) from error
         return Judged(verdict, feedback(verdict, request.feedback_tokens, estimated_tokens), self.about.identity)
 
-    def _checked(self, request: CheckRequest) -> Checked:
+    def _checked(self, request: CheckRequest, gone: Callable[[], bool]) -> Checked:
         try:
-            why = self._awaited(self._checks.submit(self.judge.check_task, request.read_task()))
+            task = request.read_task()
+            why = self._awaited(lambda: self._checks.submit(self.judge.check_task, task), gone)
         except DrKernelError as error:
             refusal = self._refusal(error)
             if refusal.status != HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -142,25 +153,26 @@ class HttpServer:
             return Checked(False, str(error), self.about.identity)
         return Checked(True, why or "", self.about.identity)
 
-    def _awaited(self, future: Future) -> Any:
-        with self._counted():
-            wait((future, self.closed), return_when=FIRST_COMPLETED)
-        if not future.done() or future.cancelled():
-            raise _closing()
+    def _awaited(self, ask: Callable[[], Future], gone: Callable[[], bool]) -> Any:
+        """What a future comes to. Equal requests share one; the last of them that leaves takes it back."""
+        with self._lock:
+            future = ask()
+            self._waiting[future] += 1
         try:
+            while not wait((future, self.closed), _GONE_S, FIRST_COMPLETED).done:
+                if gone():
+                    raise ConnectionError("the client is gone")
+            if not future.done():
+                raise _closing()
             return future.result()
         except CancelledError:
             raise _closing() from None
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        with self._lock:
-            self.pending += 1
-        try:
-            yield
         finally:
             with self._lock:
-                self.pending -= 1
+                self._waiting[future] -= 1
+                if not self._waiting[future]:
+                    del self._waiting[future]
+                    future.cancel()
 
     def _refusal(self, error: DrKernelError) -> Refused:
         """An unusable task, unless the judge failed, or refuses since it is closed."""
@@ -191,9 +203,15 @@ def _closing() -> Refused:
 class _Handler(BaseHTTPRequestHandler):
     """One connection, which has one request."""
 
-    server: _Listener
-    timeout = _READ_S
-    server_version, sys_version = "drkernel-judge", ""
+    server: Listener
+    server_version, sys_version, default_request_version = "drkernel-judge", "", "HTTP/1.0"
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reader = BoundedReader(self.connection)
+        self._reader.allow(MAX_HEAD, _HEAD_S)
+        self.rfile = io.BufferedReader(self._reader)
 
     def do_GET(self) -> None:
         self._answer()
@@ -206,7 +224,15 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = self._reply()
         except OSError:  # the client is gone, or sends nothing
             return
+        self._send(status, answer)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuses what is no HTTP, or none of its methods that are known here."""
+        self._send(HTTPStatus(code), Failed(message or HTTPStatus(code).phrase))
+
+    def _send(self, status: HTTPStatus, answer: msgspec.Struct) -> None:
         with contextlib.suppress(OSError):  # the client is gone; it may ask again
+            self.connection.settimeout(_REPLY_S)
             body = messages.encoded(answer)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -221,27 +247,40 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as error:
             self._discard()
             return error.status, Failed(str(error))
+        self._reader.allow(length, _BODY_S)
         body = self.rfile.read(length)
         if len(body) < length:
             raise ConnectionError("the client sent less than it said")
         try:
-            return HTTPStatus.OK, self.server.owner.reply(self.path, body)
+            return HTTPStatus.OK, self.server.owner.reply(self.path, body, self._gone)
+        except ConnectionError:
+            raise
         except Exception as error:  # not Refused: a bug, or a judge that is closed
             refused = error if isinstance(error, Refused) else self.server.owner.failure(error)
             return refused.status, Failed(str(refused))
 
     def _length(self) -> int:
         """Bytes of the body, as the client says."""
-        stated = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
-        if not (stated.isascii() and stated.isdigit()):
-            found = f"Content-Length: found {stated or 'none'}, expected the number of bytes"
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, found)
-        return int(stated[:18])
+        stated = self.headers.get_all("Content-Length", ["0"] if self.command == "GET" else [])
+        if len(stated) != 1 or not re.fullmatch(r"[0-9]{1,18}", stated[0]) or "Transfer-Encoding" in self.headers:
+            found = " and ".join([*stated, *self.headers.get_all("Transfer-Encoding", [])])[:80] or "none"
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, f"Content-Length: found {found}, expected the number of bytes")
+        return int(stated[0])
+
+    def _gone(self) -> bool:
+        """Whether the client has closed the connection."""
+        self.connection.settimeout(0)
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _discard(self) -> None:
         """Reads what a refused client sends, within bounds: one that is still sending sees no reply."""
-        self.connection.settimeout(_DISCARD_S)
-        with contextlib.suppress(Refused, TimeoutError):
+        self._reader.allow(2 * MAX_REQUEST, _DISCARD_S)
+        with contextlib.suppress(Refused, OSError):
             left = min(self._length(), 2 * MAX_REQUEST)
             while left > 0 and (part := self.rfile.read1(min(left, 2**16))):
                 left -= len(part)
@@ -263,64 +302,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, found)
         if server.closed.done():
             raise _closing()
+        if not self.server.admit(self.connection):
+            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests are under way; ask again")
 
     def log_message(self, *_: Any) -> None:
         """Nothing: what matters is in replies."""
-
-
-class _Listener(ThreadingHTTPServer):
-    """Listens, with a bounded number of connections."""
-
-    daemon_threads, block_on_close, request_queue_size = True, False, 128
-
-    def __init__(self, owner: HttpServer, family: int, address: tuple):
-        self.owner, self.address_family = owner, family
-        self.open = 0
-        """Connections."""
-        self._lock = threading.Lock()
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's also asks for the name of the host, which may take long
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            full = self.open >= MAX_CONNECTIONS
-            self.open += not full
-        if full:
-            with contextlib.suppress(OSError):
-                request.sendall(b"HTTP/1.0 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
-            return self.shutdown_request(request)
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread can be started
-            self._ended()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._ended()
-
-    def _ended(self) -> None:
-        with self._lock:
-            self.open -= 1
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            print(f"judge: {client_address[0]}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-
-
-def _listen(owner: HttpServer, host: str, port: int, open_to_all: bool) -> _Listener:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        if open_to_all and not all(ipaddress.ip_address(str(each[4][0])).is_loopback for each in found):
-            raise DrKernelError(
-                f"judge: --serve {host} can be reached from other machines; expected a token (--token-file FILE), or "
-                "127.0.0.1"
-            )
-        return _Listener(owner, found[0][0], found[0][4][:2])
-    except OSError as error:
-        raise DrKernelError(f"judge: cannot listen at {host}:{port}: {error.strerror or error}") from error
