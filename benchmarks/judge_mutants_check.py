@@ -66,7 +66,7 @@ def side_by_side(
             except Exception as error:
                 return {"equivalent": False, "why": f"{name}: {type(error).__name__}: {error}"[:300]}
     found, allowed = errors["mutant"], errors["original"]
-    floor = max(torch.finfo(value.dtype).eps for value in floats(reference.inputs(0)))
+    floor = max(torch.finfo(value.dtype).eps for value in (*floats(reference.inputs(0)), *model.parameters()))
     right = found <= _FACTOR * allowed + floor
     why = "" if right else f"error {found:.3g}, the original's is {allowed:.3g}"
     return {"equivalent": right, "why": why, "error": found, "original_error": allowed}

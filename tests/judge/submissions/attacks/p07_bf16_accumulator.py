@@ -1,4 +1,4 @@
-# a bf16 product whose running sum is rounded to bf16 in every step | task: half_matmul | expect: incorrect
+# a bf16 product whose running sum is rounded to bf16 in every step | task: half_matmul | expect: incorrect/not_general
 import torch
 import torch.nn as nn
 import triton
