@@ -1,11 +1,13 @@
 """What eager PyTorch takes on the modelled H200, beside what was measured on a real one."""
 
+import math
+
 import pytest
 import torch
 
 from drkernel.judge.boundary.dimensions import SCANS, SELECTIONS, SORTS
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
-from drkernel.judge.devices.simulated.eager import EAGER
+from drkernel.judge.devices.simulated.eager import BY_ROW_US, CONTENDED_US, EAGER, SERIAL_US
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
 from drkernel.judge.devices.simulated.roofline import estimate_times
@@ -69,9 +71,10 @@ def test_a_recurrent_layer_has_the_outputs_of_one_step_at_a_time():
     assert total(layer) > 2 * total(product(256 * 64, 512, 4 * 1024))
 
 
-@pytest.mark.parametrize("name", ["lstm", "native_layer_norm", "mm"])
-def test_a_runner_that_says_zero_of_everything_makes_no_error(name):
-    assert total(OpTrace([Row(name, name, False)])) >= 0
+@pytest.mark.parametrize("fields", [{}, {"block": 1}, {"block": 2**62, "output_numel": 2**62}, {"flops": 1.0}])
+def test_whatever_a_runner_says_of_an_operator_has_a_price(fields):
+    for name in {"lstm", "mm", "convolution", "masked_fill", *EAGER, *SERIAL_US, *CONTENDED_US, *BY_ROW_US}:
+        assert 0 <= total(OpTrace([Row(name, name, False, **fields)])) < math.inf
 
 
 def random(*shape: int) -> torch.Tensor:
