@@ -1,11 +1,12 @@
 """The submissions that the judge is tested on, and what must be true of its verdicts on them.
 
-Three folders under submissions/:
+Four folders under submissions/:
 
     hacks/    01 to 83 and 201 to 218, by the classes of judge/CHEATS.md; they cheat or are wrong
     honest/   84 to 199 and 300 up; they must pass
     attacks/  pNN_name.py tries to break property PNN of judge/PROPERTIES.md; it must gain nothing that it did not work
               for
+    uncompiled/  kernels that are right in Triton's interpreter, and that Triton does not compile
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Example:
     def number(self) -> int:
         """Its class in judge/CHEATS.md; of an attack, the property."""
         return int(self.name.partition("_")[0].removeprefix("p"))
+
+    @property
+    def path(self) -> Path:
+        (found,) = (HERE / "submissions").glob(f"*/{self.name}.py")
+        return found
 
     @property
     def gated(self) -> bool:

@@ -227,7 +227,10 @@ def test_a_submission_that_starves_itself_gets_its_time_twice_at_most():
 def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:
     found = list(verdicts)
     config = ExamConfig(device="simulated:H200")
-    return SimpleNamespace(config=config, _refused=lambda *_: None, _examined=lambda *_: found.pop(0), left=found)
+    none = lambda *_: None
+    return SimpleNamespace(
+        config=config, _refused=none, _examined=lambda *_: found.pop(0), _uncompiled=none, left=found
+    )
 
 
 ANY_TASK = Task("any", "")

@@ -22,6 +22,7 @@ TRUSTED_FROM_DEVICES = {
     ("trusted.reductions", "devices.cuda.fused"),
     ("trusted.worker", "devices.cuda.compile_worker"),
     ("trusted.worker", "devices.cuda.examiner"),
+    ("trusted.worker", "devices.simulated.compilation"),
     ("trusted.worker", "devices.simulated.device"),
     ("trusted.worker", "devices.simulated.gpus"),
 }

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,6 +25,7 @@ from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed, Unsendable
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
+from drkernel.judge.devices.simulated import compilation
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted import criterion, lift, prepare, static_check
@@ -36,6 +37,7 @@ from drkernel.judge.trusted.verdicts import as_reply, marked, verdict_of_crash, 
 from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
+V = TypeVar("V", Verdict, Verdict | None)
 _MAX_PREPARED_TASKS, _KEPT_BYTES = 128, 2**28
 """Prepared tasks that a worker keeps, and bytes that their shared cases take."""
 _WARM_UP = Task("warm-up", warm_up.TASK, small={"rows": 8, "cols": 32})
@@ -43,10 +45,15 @@ _WARM_UP = Task("warm-up", warm_up.TASK, small={"rows": 8, "cols": 32})
 
 
 class Examiner:
-    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected outputs."""
+    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected outputs.
 
-    def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
-        self.zygote, self.config, self.secret = zygote, config, secret
+    Args:
+        zygote: starts runners.
+        tracers: starts tracers; None where somebody else finds out whether kernels compile.
+    """
+
+    def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes, tracers: Zygote | None = None):
+        self.zygote, self.tracers, self.config, self.secret = zygote, tracers, config, secret
         gpu = GPUS[config.device.partition(":")[2]]
         self._device = SimulatedDevice(gpu, secret, config.timed_shapes, zygote.start)
         self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS, _KEPT_BYTES)
@@ -59,12 +66,11 @@ class Examiner:
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
-        before = sandbox.oom_kills()
-        verdict = self._refused(task, source) or self._examined(task, source)
-        if verdict.evidence.get("killed") and sandbox.oom_kills() > before:
-            verdict = self._examined(task, source)  # a neighbour may have taken the memory; it will not do so again
-        if self.config.criterion != "drkernel":
-            verdict = criterion.decided(self.config.criterion, verdict, self._by_kernelbench(task, source))
+        verdict = self._refused(task, source) or unless_starved(lambda: self._examined(task, source))
+        found = self._by_kernelbench(task, source) if self.config.criterion != "drkernel" else None
+        if uncompiled := self._uncompiled(task, source, verdict, found):
+            verdict, found = uncompiled, None
+        verdict = criterion.decided(self.config.criterion, verdict, found)
         if self.config.degenerate == "mark":
             verdict = marked(verdict, self.prepared(task).degenerate)
         took, evidence = time.perf_counter() - start, verdict.evidence | {"precision": task.precision}
@@ -93,6 +99,16 @@ class Examiner:
             ending = ended(process, verdict)
         return verdict or verdict_of_crash(ending)
 
+    def _uncompiled(self, task: Task, source: str, own: Verdict, found: Finding | None) -> Verdict | None:
+        """The verdict on a submission whose kernels do not compile. Only who has a time otherwise is asked."""
+        timed = own.speedup is not None or (found and found.verdict.ok)
+        if not (timed and self.tracers):
+            return None
+        prepared = self.prepared(task)
+        train = prepared.mode_alternatives[0][0]
+        given = self.tracers.start, prepared.task, train, source, self.config.timeout_s
+        return unless_starved(lambda: compilation.refusal(*given))
+
     def _by_kernelbench(self, task: Task, source: str) -> Finding:
         """What KernelBench's criterion says, found in a process of its own."""
         if found := criterion.refused(source, task.answer_name):
@@ -106,6 +122,14 @@ class Examiner:
         finally:
             ended(process, trials)
         return trials
+
+
+def unless_starved(find: Callable[[], V]) -> V:
+    """The verdict that is found, if any. Where a process was killed for memory, a neighbour may have taken that.
+    It will not do so again."""
+    before = sandbox.oom_kills()
+    verdict = find()
+    return find() if verdict and verdict.evidence.get("killed") and sandbox.oom_kills() > before else verdict
 
 
 def ended(process: Process, verdict: Verdict | Finding | None) -> str:
@@ -168,13 +192,16 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
     """An examiner of the simulated device."""
     importlib.import_module("torch._dynamo")  # both need it for tensors without data; the zygote inherits it
     zygote = Zygote(Limits(**settings["limits"]), SIMULATED_RUNNER)
+    tracers = Zygote(Limits(**settings["limits"]), compilation.PROCESS_SPEC) if settings.get("compiles", True) else None
     aten.install()
     seed_one_generator()
     SimulatedDevice(GPUS["H200"], b"").prepare(_WARM_UP)
     missing = zygote.wait_ready()
+    if tracers:
+        tracers.wait_ready()
 
     def start(secret: bytes) -> Answer:
-        examiner = Examiner(zygote, ExamConfig(**settings["config"]), secret)
+        examiner = Examiner(zygote, ExamConfig(**settings["config"]), secret, tracers)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
             task = Task(**body["task"])

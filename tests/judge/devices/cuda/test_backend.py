@@ -320,3 +320,10 @@ def test_what_is_without_effect_at_a_small_shape_alone_is_decided_on_the_gpu():
         here: Verdict("hack", "launch_without_effect", evidence={"at_every_shape": not here}) for here in (True, False)
     }
     assert backend._holds_on_a_gpu(found[False]) and not backend._holds_on_a_gpu(found[True])
+
+
+@pytest.mark.slow
+@screen
+def test_the_screen_leaves_compilation_to_the_compile_workers(screening):
+    example = next(example for example in examples("uncompiled") if example.name.startswith("22_chain"))
+    assert screening._screen.enqueue(tasks()[example.task], example.source).result(timeout=120).ok

@@ -184,6 +184,13 @@ def test_a_kernel_that_fails_to_compile_is_the_submissions_failure_with_its_line
     assert raised == {"type": "CompilationError", "message": compiled.failure.message}
 
 
+def test_a_kernel_that_no_gpu_can_load_is_the_submissions_failure_at_its_launch(compile):
+    source = launching(ADD, "add[(9,)](x, y, x.numel(), B=64, num_warps=64)")
+    failure = compile(source, [meta(64)]).failure
+    assert (failure.kind, failure.line) == ("OutOfResources", len(source.splitlines()) - 1)
+    assert failure.message.startswith("out of resource: threads, Required: 2048, Hardware limit: 1024")
+
+
 @pytest.mark.parametrize(
     ("source", "kind", "line"),
     [

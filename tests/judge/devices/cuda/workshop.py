@@ -14,7 +14,7 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.cuda import tracer
+from drkernel.judge.untrusted.cuda import compiling, tracer
 
 WORKSHOP = "workshop"
 """This module's name for a zygote: it is run as a script, so its folder is where modules are looked for first."""
@@ -27,7 +27,7 @@ def prepare_look_up() -> None:
 
     tracer.prepare()
     triton.knobs.cache.reset()
-    kernel_cache.replace_compile(tracer._TRITON_COMPILE)
+    kernel_cache.replace_compile(compiling.TRITON_COMPILE)
     CUDABackend.add_stages = lambda *_: pytest.fail("a stage of the compiler ran")
 
 

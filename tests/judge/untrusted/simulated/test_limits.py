@@ -1,7 +1,5 @@
 """What no GPU would launch is refused, at the sizes of the interpreter and at the published ones."""
 
-import contextlib
-
 import pytest
 import torch
 import triton
@@ -51,15 +49,6 @@ def fill(x, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     tl.store(x + block * 0, block.to(tl.float32))
 
 
-@pytest.mark.parametrize(("block", "rows"), [(2**21, 1), (2**20, 2)])
-def test_a_block_that_triton_does_not_compile(block, rows):
-    found = rf"kernel `fill` line .*, 2097152\) has 2097152 |\(2, 1048576\) has 2097152 |\({block},\) has 2097152 "
-    for run in (lambda: launch(fill, (1,), torch.zeros(4), BLOCK=block, ROWS=rows),
-                lambda: dry(lambda x: fill[(1,)](x, BLOCK=block, ROWS=rows), [4])):  # fmt: skip
-        with pytest.raises(LaunchLimitExceeded, match=found):
-            run()
-
-
 @triton.jit
 def nothing(x):
     pass
@@ -89,10 +78,13 @@ def test_what_follows_from_a_number_that_is_read_back_is_not_refused():
 
 def test_limits_hold_at_the_published_sizes(judge):
     block, grid = verdict(judge, "4, 2**22"), verdict(judge, "70000, 64", "tl.program_id(1)", "(1, x.shape[0])")
-    texts = "(4194304,) has 4194304 elements", "has 70000 programs along y, at most 65535"
+    texts = (
+        "numel (4194304) exceeds triton maximum tensor numel",
+        "has 70000 programs along y, at most 65535 are possible",
+    )
     for found, text in zip((block, grid), texts, strict=True):
         assert (found.status, found.reason) == ("invalid", "runtime_error"), found
-        assert "kernel `_k`" in found.detail and text in found.detail and "published" in found.detail, found
+        assert text in found.detail, found
     assert verdict(judge, "4, 2**20").ok
 
 
@@ -165,12 +157,3 @@ def told(x, mode, BLOCK: tl.constexpr):
 def test_arguments_that_triton_hands_to_no_kernel(mode):
     with pytest.raises(Exception, match="the argument `mode` is a "):
         launch(told, (1,), torch.zeros(4), mode, BLOCK=4)
-
-
-@pytest.mark.parametrize(("bk", "kind", "fits"), [(8, "float16", False), (16, "float16", True), (8, "float32", False)])
-def test_a_product_of_few_terms_is_refused_at_the_published_sizes_alone(bk, kind, fits):
-    x = torch.zeros(64, dtype=getattr(torch, kind))
-    launch(product, (1,), x, x, torch.zeros(256), 64, 16, 16, bk, FORM="")
-    run = lambda: dry(lambda a: product[(1,)](a.to(x.dtype), a.to(x.dtype), a, 64, 16, 16, bk, FORM=""), [256])
-    with contextlib.nullcontext() if fits else pytest.raises(LaunchLimitExceeded, match=f"sums {bk} terms"):
-        run()

@@ -92,7 +92,7 @@ class CudaBackend:
         self._screen: SimulatedBackend | None = None
         if screen_workers:
             config = settings["config"] | {"device": _SCREEN, "timeout_s": _SCREEN_S, "timed_shapes": 1}
-            screen_settings = settings | {"config": config, "nice": _NICE}
+            screen_settings = settings | {"config": config, "nice": _NICE, "compiles": False}
             self._screen = SimulatedBackend(screen_settings, secret, screen_workers, timeout_s)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _remove_stale_folders(Path(base or tempfile.gettempdir()))

@@ -11,21 +11,18 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
 from drkernel.judge.trusted import criterion, static_check
 from drkernel.judge.trusted.criterion import Finding
-from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash, verdict_of_failure
+from drkernel.judge.trusted.verdicts import as_reply, verdict_of_failure
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
 _TRACER = "drkernel.judge.untrusted.cuda.tracer"
 PROCESS_SPEC = ProcessSpec(f"{_TRACER}:prepare", f"{_TRACER}:main")
-_MIN_TIMEOUT_S = 20.0
-"""Seconds that compilation may take at least."""
 
 
 class CompileWorker:
@@ -49,28 +46,17 @@ class CompileWorker:
             return early
         config = self._config
         folder = Path(body["folder"])
+        calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
+        timeout_s = max(precompile.MIN_TIMEOUT_S, config["timeout_s"])
         process = self._zygote.start()
-        compiled: precompile.Compiled | None = None
-        refused: Verdict | None = None
-        try:
-            calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
-            timeout_s = max(_MIN_TIMEOUT_S, config["timeout_s"])
-            compiled = precompile.precompile(
-                process, source, task.answer_name, calls, body["missing"], folder, self._shared, timeout_s
-            )
-            refused = _refusal(compiled, source)
-        except PeerClosed:
-            pass
-        except DeadlineExceeded:
-            refused = Verdict("invalid", "timeout", f"its kernels were not compiled within {timeout_s:g} s")
-        except ProtocolViolation as error:
-            refused = Verdict("invalid", "protocol_violation", str(error))
-        finally:
-            ending = process.end()
-        if compiled is not None and refused is None:
+        given = process, source, task.answer_name, calls, body["missing"], folder, self._shared, timeout_s
+        compiled = precompile.outcome(process, timeout_s, lambda: precompile.precompile(*given))
+        refused = _refusal(compiled, source)
+        if isinstance(compiled, precompile.Compiled) and refused is None:
             return {"kernels": compiled.kernels, "folder": str(folder)}
         shutil.rmtree(folder, ignore_errors=True)
-        return self._ended(refused or verdict_of_crash(ending))
+        assert refused
+        return self._ended(refused)
 
     def _refused(self, task: Task, source: str) -> dict[str, Any] | None:
         """The reply to what the static check refuses, unless KernelBench's criterion wants it to run all the same."""
@@ -85,8 +71,10 @@ class CompileWorker:
         return as_reply(criterion.decided(self._config["criterion"], own, kernelbench))
 
 
-def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
+def _refusal(compiled: precompile.Compiled | Verdict, source: str) -> Verdict | None:
     """The verdict on a failure at the published shape. At a hidden shape, the examination decides what it means."""
+    if isinstance(compiled, Verdict):
+        return compiled
     if compiled.failure is None or compiled.call:
         return None
     return verdict_of_failure(compiled.failure, source)

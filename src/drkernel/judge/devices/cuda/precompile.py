@@ -16,11 +16,11 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 from torch import Tensor
@@ -38,14 +38,18 @@ from drkernel.judge.boundary.cuda.kernel_cache import (
     write_group,
 )
 from drkernel.judge.boundary.cuda.kernel_description import Types, check_types
-from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
 from drkernel.judge.trusted import ptx_scan
 from drkernel.judge.trusted.runner_client import Failed, failure_of
-from drkernel.types import DrKernelError
+from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.types import DrKernelError, Verdict
 
+T = TypeVar("T")
+MIN_TIMEOUT_S = 20.0
+"""Seconds that compilation may take at least."""
 MAX_PTX = 16 * 2**20
 MAX_METADATA = 2**16
 _THREADS = 4
@@ -137,6 +141,8 @@ class TracerReply(Struct, frozen=True, forbid_unknown_fields=True):
     """What ended the work on the question, or None."""
     definite: bool
     """Whether that error is the submission's own beyond doubt."""
+    launched: int
+    """How many launches have found a kernel that a GPU can load, so far."""
 
 
 def precompile(
@@ -189,6 +195,22 @@ def precompile(
     return Compiled(work.kernels, failure, call, seconds | work.seconds | {"wall": time.monotonic() - began})
 
 
+def outcome(process: Any, timeout_s: float, work: Callable[[], T]) -> T | Verdict:
+    """What `work`, which asks a tracer, finds out, or the verdict on what the tracer does instead. Ends the tracer."""
+    found: T | Verdict | None = None
+    try:
+        found = work()
+    except PeerClosed:
+        pass
+    except DeadlineExceeded:
+        found = Verdict("invalid", "timeout", f"its kernels were not compiled within {timeout_s:g} s")
+    except ProtocolViolation as error:
+        found = Verdict("invalid", "protocol_violation", str(error))
+    finally:
+        ending = process.end()
+    return verdict_of_crash(ending) if found is None else found
+
+
 def place_shared(shared: Path, folder: Path) -> None:
     """Puts what every process needs into a folder of kernels, too."""
     for path in shared.glob(f"*/{_UTILITIES}{_SUFFIX}"):
@@ -229,7 +251,7 @@ class _Compilation:
             self._write_failure(report)
         if len(self._jobs) + self._failures > MAX_KERNELS:
             raise ProtocolViolation(f"more than {MAX_KERNELS} kernels")
-        failure = _failed(reply.error) if reply.error else None
+        failure = failed(reply.error) if reply.error else None
         return failure if reply.definite else None
 
     def finish(self) -> Failed | None:
@@ -282,14 +304,14 @@ class _Compilation:
             self.seconds["launcher"] += time.monotonic() - start
 
     def _write_failure(self, report: FailureReport) -> None:
-        failed = _failed(report.error)
+        found = failed(report.error)
         self._failures += 1
         if self._failures <= MAX_KERNELS:
-            failure = Failure(failed.kind, failed.message, failed.line)
+            failure = Failure(found.kind, found.message, found.line)
             write_failure(folder_of(report.key, self.folder), failure)
 
 
-def _failed(error: Any) -> Failed:
+def failed(error: Any) -> Failed:
     """The tracer's description of an error, read."""
     failure = failure_of(error)
     if isinstance(failure, ProtocolViolation):

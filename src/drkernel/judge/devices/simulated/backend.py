@@ -21,7 +21,8 @@ from drkernel.judge.trusted.worker_process import (
 )
 from drkernel.types import Task
 
-_ENVIRONMENT = {"TRITON_INTERPRET": "1"}
+_ENVIRONMENT = {"TRITON_INTERPRET": "0"}
+"""Runners turn to the interpreter by themselves; tracers compile."""
 
 
 class SimulatedBackend:

@@ -51,7 +51,7 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         Failed: no GPU would run it at the published sizes, whatever the data are.
     """
     try:
-        init, inputs = _given(Reference(prepared.task, prepared.sizes))
+        init, inputs = given(Reference(prepared.task, prepared.sizes))
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER as error:
         if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
@@ -61,7 +61,7 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
     return joined(submission.trace, full, submission.source != submission.written, simple, steps)
 
 
-def _given(reference: Reference) -> tuple[list, list]:
+def given(reference: Reference) -> tuple[list, list]:
     """The arguments of a model and of its forward, without data.
 
     Raises:

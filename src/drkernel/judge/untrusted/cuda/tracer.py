@@ -1,4 +1,5 @@
-"""Runs in a tracer: a process without a GPU that finds the kernels of one submission and compiles them up to PTX.
+"""Runs in a tracer: a process without a GPU that finds the kernels of one submission and compiles them up to PTX, or,
+for the simulated device, until their shared memory is known (`prepare_front_end`).
 
 The submission runs on meta tensors that pass for CUDA tensors, so that Triton specialises its kernels as on a GPU. No
 launch happens. Everything here runs beside the submission, which may have taken the process over. Nothing that it
@@ -17,34 +18,26 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-import triton
 from torch import nn
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
-from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
-from triton.runtime.autotuner import Autotuner
-from triton.runtime.cache import CacheManager
-from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITCallable, get_jit_fn_file_line
 
 from drkernel.judge.boundary import shared_tensors, warm_up
 from drkernel.judge.boundary.cuda import kernel_cache, kernel_description
-from drkernel.judge.boundary.cuda.kernel_cache import MAX_KERNELS
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import DTYPES, Area, HostArea, NotSerializable
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.cuda import meta_as_cuda
+from drkernel.judge.untrusted.cuda import compiling, meta_as_cuda
+from drkernel.judge.untrusted.cuda.compiling import COMPILED
 
 _MAX_FAILURE = 1000
 """Characters of each failure's message: all of them and all kernels' metadata must fit into one answer."""
 _DEFINITE = (SyntaxError, ImportError, NameError)
 """Errors of a trace that would happen on a GPU, too."""
-_TRANSIENT = (MemoryError, OSError)
-"""Errors of a compilation that do not come from the kernel."""
 
 
 def prepare(target: GPUTarget = kernel_cache.HOPPER) -> None:
@@ -54,9 +47,16 @@ def prepare(target: GPUTarget = kernel_cache.HOPPER) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     kernel_cache.prepare(target)
-    _patch_triton(target)
+    compiling.patch_triton(target)
     meta_as_cuda.install()
     _warm_up()
+
+
+def prepare_front_end() -> None:
+    """As `prepare`, for tracers that compile no further than the shared memory of each kernel is known: a third of the
+    time, and what follows (LLVM, ptxas) refuses hardly anything. They report no kernels, but failures."""
+    compiling.stop_at_shared_memory()
+    prepare()
 
 
 def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
@@ -73,7 +73,7 @@ class Tracer(runner.Runner):
         super().__init__(inputs, outputs)
         self._built: dict[str, nn.Module] = {}
         self._no_such_class = ""
-        _COMPILED.clear()
+        COMPILED.clear()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.outputs.clear()
@@ -90,21 +90,22 @@ class Tracer(runner.Runner):
             error = raised
         kernels = []
         try:
-            for kernel in _COMPILED.take_kernels():
+            for kernel in COMPILED.take_kernels():
                 kernels.append(self._with_ptx(kernel))
         except NotSerializable as full:
             error = error or full
         return {
             "kernels": kernels,
-            "failures": [_failure(key, error, tuned) for key, error, tuned in _COMPILED.take_failures()],
+            "failures": [_failure(key, error, tuned) for key, error, tuned in COMPILED.take_failures()],
             "error": error and _described(error),
+            "launched": COMPILED.launched,
             "definite": isinstance(error, _DEFINITE)
-            or _COMPILED.is_compile_error(error)
+            or COMPILED.is_compile_error(error)
             or str(error) == self._no_such_class,
         }
 
     def _load_tracing(self, source: str, name: str, known: list[str]) -> None:
-        _COMPILED.known = set(known)
+        COMPILED.known = set(known)
         self._built.clear()
         self._no_such_class = f"module 'submission' has no attribute '{name}'"
         self._load(source, name)
@@ -116,12 +117,12 @@ class Tracer(runner.Runner):
 
     def _missing(self, missing: list[dict[str, Any]]) -> None:
         """Compiles those that compile. Whether the submission can do without the others shows at their launch."""
-        _COMPILED.tuning += 1
+        COMPILED.tuning += 1
         for description in missing:
             with contextlib.suppress(Exception):
                 src, options = kernel_description.load(description, "submission")
-                _compile(src, None, options)
-        _COMPILED.tuning -= 1
+                compiling.compile(src, None, options)
+        COMPILED.tuning -= 1
 
     def _model(self, init: Any, metas: list) -> nn.Module:
         """The model for these constructor arguments. Where a constructor reads values, it runs on tensors with data."""
@@ -156,184 +157,6 @@ def _values(tree: Any, metas: list) -> Any:
         for kind, shape, stride in metas
     ]
     return shared_tensors.decode(tree, tensors.__getitem__)
-
-
-class _ReachedPtx(Exception):
-    """A compilation has reached PTX. The compile worker goes on from there, with ptxas."""
-
-    def __init__(self, ptx: str, metadata: dict[str, Any], options: Any):
-        super().__init__()
-        self.ptx, self.metadata, self.options = ptx, metadata, options
-
-
-class _TooManyKernels(Exception):
-    """The submission launches more kernels than can be compiled."""
-
-
-class _Compiled:
-    """What was compiled, by key. A process has one, which the patches of Triton use."""
-
-    def __init__(self) -> None:
-        self.gpu = kernel_cache.HOPPER
-        self.clear()
-
-    def clear(self) -> None:
-        self.known: set[str] = set()
-        self.tuning = 0
-        """How many autotuners with a choice are running."""
-        self.metadata: dict[str, dict[str, Any]] = {}
-        """By key."""
-        self._kernels: dict[str, dict[str, Any]] = {}
-        self._errors: dict[str, Exception] = {}
-        self._new_errors: list[tuple[str, Exception, bool]] = []
-
-    def look_up(self, key: str) -> dict[str, Any] | None:
-        """The metadata of a kernel that was compiled; what it raised is raised again."""
-        if key in self._errors:
-            raise self._errors[key]
-        if key in self.metadata:
-            if key in self._kernels and not self.tuning:
-                self._kernels[key]["tuned"] = False
-            return self.metadata[key]
-        if len(self.metadata) + len(self._errors) >= MAX_KERNELS:
-            raise _TooManyKernels(f"more than {MAX_KERNELS} kernels")
-        return None
-
-    def add(self, key: str, src: ASTSource, reached: _ReachedPtx) -> None:
-        metadata = json.loads(json.dumps(reached.metadata, default=vars))
-        self.metadata[key] = metadata
-        self._kernels[key] = {
-            "key": key,
-            "name": kernel_cache.file_name(src),
-            "metadata": metadata,
-            "ptx": reached.ptx,
-            "fusion": bool(reached.options.enable_fp_fusion),
-            "ptx_options": reached.options.ptx_options or "",
-            "signature": list(src.signature.values()),
-            "tuned": self.tuning > 0,
-        }
-
-    def fail(self, key: str, error: Exception) -> None:
-        self._errors[key] = error
-        self._new_errors.append((key, error, self.tuning > 0))
-
-    def is_compile_error(self, error: BaseException | None) -> bool:
-        return error is not None and any(error is known for known in self._errors.values())
-
-    def take_kernels(self) -> list[dict[str, Any]]:
-        kernels, self._kernels = self._kernels, {}
-        return list(kernels.values())
-
-    def take_failures(self) -> list[tuple[str, Exception, bool]]:
-        errors, self._new_errors = self._new_errors, []
-        return errors
-
-
-_COMPILED = _Compiled()
-
-
-class _NoCache(CacheManager):
-    """Finds nothing and keeps nothing."""
-
-    def get_file(self, filename: str) -> None:
-        return None
-
-    def put(self, data: Any, filename: str, binary: bool = True) -> str:
-        return filename
-
-    def get_group(self, filename: str) -> None:
-        return None
-
-    def put_group(self, filename: str, group: dict[str, str]) -> None:
-        return None
-
-
-class _Kernel:
-    """Takes the place of triton's CompiledKernel and launches nothing. All its facts are true but `n_regs`, a guess."""
-
-    n_regs, n_spills, n_max_threads = 64, 0, 1024
-    module = function = None
-
-    def __init__(self, src: ASTSource, key: str, metadata: dict[str, Any]):
-        self.src, self.hash, self.name = src, key, metadata.get("name", src.name)
-        self.metadata = SimpleNamespace(**{"shared": 0, "num_warps": 4, "num_ctas": 1, **metadata})
-        self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
-        self.asm: dict[str, Any] = {}
-
-    def _init_handles(self) -> None:
-        pass
-
-    def launch_metadata(self, *_: Any) -> None:
-        pass
-
-    def run(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __getitem__(self, grid: Any) -> Callable:
-        return self.run
-
-
-_TRITON_COMPILE = triton.compile
-
-
-def _compile(src: Any, target: Any = None, options: dict | None = None, _env_vars: Any = None) -> _Kernel:
-    """In the place of triton.compile."""
-    if not isinstance(src, ASTSource):
-        raise NotImplementedError("only functions under @triton.jit can be compiled here")
-    key = kernel_cache.key_of(src, _COMPILED.gpu, options)
-    if key in _COMPILED.known:
-        return _Kernel(src, key, {})
-    metadata = _COMPILED.look_up(key)
-    if metadata is None:
-        try:
-            _TRITON_COMPILE(src, target=_COMPILED.gpu, options=dict(options or {}))
-        except _ReachedPtx as reached:
-            _COMPILED.add(key, src, reached)
-            metadata = _COMPILED.metadata[key]
-        except _TRANSIENT:
-            raise
-        except Exception as error:
-            _COMPILED.fail(key, error)
-            raise
-        else:
-            raise RuntimeError("a compilation that does not end at PTX")
-    return _Kernel(src, key, metadata)
-
-
-def _patch_triton(gpu: GPUTarget) -> None:
-    _COMPILED.gpu = gpu
-
-    def make_cubin(self: Any, src: str, metadata: dict[str, Any], opt: Any, capability: int) -> bytes:
-        raise _ReachedPtx(src, metadata, opt)
-
-    def compile_only(run: Callable, self: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        return run(self, *args, grid=grid, warmup=True, **kwargs)
-
-    def count_tuners(run: Callable, self: Autotuner, *args: Any, **kwargs: Any) -> Any:
-        choice = len(self.configs) > 1
-        _COMPILED.tuning += choice
-        try:
-            return run(self, *args, **kwargs)
-        finally:
-            _COMPILED.tuning -= choice
-
-    kernel_cache.replace_compile(_compile)
-    triton.knobs.cache.manager_class = _NoCache
-    CUDABackend.make_cubin = make_cubin
-    JITFunction.run = _method(compile_only, JITFunction.run)
-    Autotuner.run = _method(count_tuners, Autotuner.run)
-    Autotuner.do_bench = property(lambda self: _once, lambda self, value: None)
-    triton.testing.do_bench = triton.testing.do_bench_cudagraph = _once
-
-
-def _method(wrapper: Callable, original: Callable) -> Callable:
-    return lambda self, *args, **kwargs: wrapper(original, self, *args, **kwargs)
-
-
-def _once(fn: Callable, *_: Any, quantiles: Any = None, **__: Any) -> Any:
-    """In the place of a benchmark."""
-    fn()
-    return [1.0] * len(quantiles) if quantiles else 1.0
 
 
 def _failure(key: str, error: Exception, tuned: bool) -> dict[str, Any]:
@@ -379,7 +202,7 @@ def _warm_up() -> None:
         {"do": "trace", "metas": [["float32", [64, 64], [64, 1]]], **call},
     )
     answers = [tracer.answer(request) for request in requests]
-    if answers[-1]["error"] or len(answers[-1]["kernels"]) != 1:
+    if answers[-1]["error"] or len(COMPILED.metadata) != 1:
         raise RuntimeError(f"kernels cannot be compiled ahead: {[answer['error'] for answer in answers]}")
     del sys.modules["submission"]
-    _COMPILED.clear()
+    COMPILED.clear()

@@ -1,4 +1,4 @@
-"""What Triton's compiler or CUDA's driver refuses to launch: blocks and grids that are too large.
+"""What Triton's launcher or CUDA's driver refuses, whatever the kernel: grids, threads, kinds of arguments.
 
 Runs in simulated runners. In a dry run the host may have read a number that is only a guess there. What it launches
 from then on says nothing of a GPU, so that nothing is refused.
@@ -6,19 +6,14 @@ from then on says nothing of a GPU, so that nothing is refused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import Any
 
 import torch
-from triton._utils import TRITON_MAX_TENSOR_NUMEL
-from triton._utils import validate_block_shape as _elements
 from triton.runtime import errors
 
 MOST_WARPS = 32
 """Of a program: 1024 threads."""
-_LEAST_INNER = {8: 32}
-"""Terms that `tl.dot` sums at least, by the bits of its factors; 16 of all others."""
 MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z of a grid that CUDA allows."""
 
@@ -62,23 +57,6 @@ def grid_sizes(name: str, grid: Any) -> tuple[int, ...]:
     return sizes
 
 
-def block_elements(shape: list[int] | tuple[int, ...]) -> int:
-    """The elements of a block of this shape, in the place of Triton's own function.
-
-    Raises:
-        TypeError, ValueError: as Triton's own, where a size is no power of two.
-        LaunchLimitExceeded: there are more than Triton allows.
-    """
-    try:
-        return _elements(shape)
-    except ValueError:
-        if (count := math.prod(shape)) <= TRITON_MAX_TENSOR_NUMEL:
-            raise
-        raise LaunchLimitExceeded(
-            f"a block of shape {tuple(shape)} has {count} elements, Triton allows at most {TRITON_MAX_TENSOR_NUMEL}"
-        ) from None
-
-
 def check_options(name: str, options: dict[str, Any], parameters: Collection[str]) -> None:
     """Checks the options of a launch of the kernel `name`.
 
@@ -112,17 +90,3 @@ def check_argument(kernel: str, name: str, value: Any) -> None:
         raise errors.InterpreterError(
             f"kernel `{kernel}`: the argument `{name}` is a {kind}, which only a tl.constexpr parameter may be"
         )
-
-
-def check_dot(inner: int, bits: int) -> None:
-    """Checks the number of terms that a `tl.dot` sums, at the published sizes.
-
-    Args:
-        bits: of its factors.
-
-    Raises:
-        LaunchLimitExceeded: Triton compiles no such product.
-    """
-    least = _LEAST_INNER.get(bits, 16)
-    if inner < least:
-        raise LaunchLimitExceeded(f"tl.dot sums {inner} terms, of {bits}-bit factors it takes at least {least}")

@@ -18,16 +18,6 @@ import triton.language as tl
 from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue, agree, np_dtype
-from drkernel.judge.untrusted.simulated.carried_types import (
-    CONDITION,
-    Carried,
-    condition,
-    frame_of_kernel,
-    names_of,
-    names_stored,
-    used_behind,
-    with_condition,
-)
 from drkernel.judge.untrusted.simulated.shared_memory import loop_of
 
 _LOOP, _SEMANTIC = "the values of a loop", "the semantic"
@@ -38,14 +28,9 @@ class LoopTransformer(upstream.ASTTransformer):
     """Makes `for i in loop_values(range, ...)` of `for i in range(...)`."""
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.FunctionDef):
-            self._used = used_behind(node)
-        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            function, bound = ast.Name(id=_LOOP, ctx=ast.Load()), names_of(names_stored(node.body))
-            given = [node.iter.func, bound, *node.iter.args]
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+            function, given = ast.Name(id=_LOOP, ctx=ast.Load()), [node.iter.func, *node.iter.args]
             node.iter = ast.Call(func=function, args=given, keywords=node.iter.keywords)
-        elif isinstance(node, ast.If):
-            node = with_condition(node, self._used.get(node.lineno, set()))
         return super().visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:  # noqa: N802
@@ -60,7 +45,7 @@ def use_own_names(semantic: Any) -> None:
     Triton would add all that its interpreter's module has, `inspect` among them, to those of the submission's module.
     """
     _Shared.semantic = semantic
-    names = {_LOOP: functools.partial(loop_values, semantic), _SEMANTIC: semantic, CONDITION: condition}
+    names = {_LOOP: functools.partial(loop_values, semantic), _SEMANTIC: semantic}
 
     def compiled(rewriter: upstream.FunctionRewriter, tree: ast.Module) -> Callable:
         found = dict(rewriter.kwargs)
@@ -163,10 +148,8 @@ def static_range(*arguments: Any, **options: Any) -> range:
     return range(*bounds)
 
 
-def loop_values(
-    semantic: Any, function: Callable, bound: tuple[str, ...], *arguments: Any, **options: Any
-) -> Iterator[Any]:
-    """The variable of a loop over `function(*arguments)`, each time around. `bound`: names that the loop binds."""
+def loop_values(semantic: Any, function: Callable, *arguments: Any, **options: Any) -> Iterator[Any]:
+    """The variable of a loop over `function(*arguments)`, each time around."""
     if function not in (range, tl.range, tl.core.range):
         yield from function(*arguments, **options)
         return
@@ -179,13 +162,8 @@ def loop_values(
         values: Iterator[Any] = map(LoopValue, range(*(int(number[0]) for number in numbers)))
     else:
         values = _values_of_programs(semantic, kind, *(number.astype(np.int64) for number in numbers))
-    carried = Carried(frame_of_kernel(), bound, semantic)
     is_fixed = not any(isinstance(end, (tl.tensor, LoopValue)) for end in bounds)
-    for number, value in enumerate(loop_of(semantic.builder, options, values, is_fixed)):
-        if number == 1:
-            carried.expect_same()
-        yield value
-    carried.expect_same()
+    yield from loop_of(semantic.builder, options, values, is_fixed)
 
 
 def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> list[Any]:

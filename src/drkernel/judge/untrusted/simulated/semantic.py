@@ -9,7 +9,6 @@ from triton.language.core import tensor
 from triton.language.semantic import TritonSemantic
 
 from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
-from drkernel.judge.untrusted.simulated.limits import check_dot
 from drkernel.judge.untrusted.simulated.loops import plain
 
 
@@ -29,11 +28,6 @@ class BatchSemantic(TritonSemantic):
     def bitcast(self, input: Any, dst_ty: Any) -> Any:
         self._note_integer(input, dst_ty)
         return super().bitcast(input, dst_ty)
-
-    def dot(self, lhs: Any, rhs: Any, *args: Any) -> Any:
-        if self.builder.meter.blind:
-            check_dot(int(lhs.shape[-1]), lhs.dtype.primitive_bitwidth)
-        return super().dot(lhs, rhs, *args)
 
     def look_at(self, *values: Any) -> None:
         """A program that looks at what an atomic operation or a volatile load has returned may have waited for others;
