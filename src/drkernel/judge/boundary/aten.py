@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.attention import attention_flops, needed_share
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
-from drkernel.judge.boundary.dimensions import SCANS, SOFTMAXES, dimension
+from drkernel.judge.boundary.dimensions import MASK, SCANS, SOFTMAXES, dimension
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
 from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
@@ -37,7 +37,9 @@ FREE = frozenset(
 )  # fmt: skip
 """Operators that move no data: allocation, metadata and aliasing beyond what their schema says."""
 
-GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"})
+GATHERS = frozenset(
+    {"embedding", "index", "index" + MASK, "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"}
+)
 """Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
 
 PRODUCTS = frozenset(
@@ -253,6 +255,8 @@ def _algorithm(name: str, read: list[Tensor], written: list[Tensor]) -> str:
         return f"_{plain}"
     if name in CONVOLUTIONS:
         return "convolution"
+    if plain in ("index", "index_put") and any(tensor.dtype == torch.bool for tensor in read[1:]):
+        return plain + MASK
     if name in ("index", "take"):
         places = max((tensor.numel() for tensor in read[1:]), default=0)
         return "gather" if places >= max((tensor.numel() for tensor in written), default=0) > 1 else "index"

@@ -22,6 +22,8 @@ SORTS = SELECTIONS | {
 }  # fmt: skip
 """Operators that put numbers in order, or find those at a place of that order: each is asked for by many names."""
 
+MASK = ":mask"
+"""Suffix of an operator's name whose places are told by truth values: it has to count them first."""
 SELECTS_ROWS = frozenset({"index", "index_select", "embedding"})
 
 REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all", *MOMENTS})

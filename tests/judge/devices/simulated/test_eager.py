@@ -102,6 +102,12 @@ SERIAL = {
         lambda: torch.zeros(8, 64).index_add_(0, random(65536).mul_(8).long(), random(65536, 64)),
     ),
     "selected rows": (40.8, lambda: random(65536, 64)[random(65536).mul_(8).long()]),
+    "tokens by a mask": (45.0, lambda: random(4096, 256)[random(4096) > 0.9]),
+    "tokens by a mask, set": (
+        43.0,
+        lambda: random(4096, 256).index_put_((torch.arange(4096) < 500,), random(500, 256)),
+    ),
+    "a number for the host": (20.0, lambda: random(8)[0].item()),
     "inverse": (125.5, lambda: torch.linalg.inv(definite(64))),
     "inverses": (65.0, lambda: torch.linalg.inv(definite(32).expand(64, 32, 32).clone())),
     "solution": (481.1, lambda: torch.linalg.solve(definite(256), random(256, 256))),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from drkernel.judge.boundary.aten import TRAINING
 from drkernel.judge.boundary.dimensions import (
+    MASK,
     MOMENTS,
     OUTER,
     REDUCTIONS,
@@ -42,7 +43,7 @@ EAGER: dict[str, tuple[int, float]] = {
     "huber_loss": (2, 1.1), "binary_cross_entropy": (2, 2.05),
     "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
-    "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (2, 1.0),
+    "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (9, 1.0),
     **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SELECTIONS, (1, 36.0)),
     "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
     "segment_reduce": (7, 2.5), "constant_pad_nd": (1, 1.85), "upsample_bilinear2d": (1, 16.5),
@@ -87,6 +88,8 @@ many (`benchmarks/serial_operators.py`)."""
 BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECTIONS, 1.2e-3)}
 BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
 """For each row: it is a block of threads."""
+COUNTED_US = 40.0
+"""Where truth values tell places: they are counted, and the host reads how many there are."""
 WINDOW_US = 0.065
 """For each element of a pool's window: a thread goes through it."""
 SHORT_ROW_US, REDUCED_US = 5e-6, 7.6e-6
@@ -111,6 +114,8 @@ def _call_us(row: Row, name: str, scale: Scale) -> float:
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
     along = row.block * scale.extents.get(row.block, 1.0)
     read = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
+    if name.endswith(MASK) or name == "masked_select":
+        return COUNTED_US
     if name in CONTENDED_US:
         return read * max(CONTENDED_US[name] / max(outputs, 1.0), ADDED_US.get(name, 0.0))
     if name in REDUCTIONS:
