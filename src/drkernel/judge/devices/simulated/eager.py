@@ -1,4 +1,9 @@
-"""What eager PyTorch's operators take on a GPU, beside what they move and multiply: how its kernels are written."""
+"""What eager PyTorch's operators take on a GPU.
+
+They take what their bytes and products take, times a factor that says how PyTorch's kernels are written (`EAGER`), and
+no less than what an H200 took for work that runs one step after the other, or that is small (`serial_us`). Measured one
+by one: `benchmarks/eager_operators.py` and `serial_operators.py`.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +94,13 @@ BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECT
 BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
 """For each row: it is a block of threads."""
 COUNTED_US = 40.0
-"""Where truth values tell places: they are counted, and the host reads how many there are."""
+"""Where truth values tell places: they are counted, and the host reads how many. `nonzero` is half of it."""
 WINDOW_US = 0.065
 """For each element of a pool's window: a thread goes through it."""
-SHORT_ROW_US, REDUCED_US = 5e-6, 7.6e-6
-REDUCTION_US, REDUCTION_MOST_US = 3.0, 10.0
-"""Of reductions: for each number where rows have at most 64, and of all for each beside the first, up to the second."""
+SHORT_ROW_US = 5e-6
+"""Of reductions, for each number where rows have at most 64: most threads idle."""
+REDUCTION_US, REDUCED_US, REDUCTION_MOST_US = 3.0, 7.6e-6, 10.0
+"""Of all reductions: at least, for each number beside that, and up to which sum of both: many need a second step."""
 PRODUCT_US, TERM_US, TERMS = 6.0, 0.02, 2048
 """Products of fp32: at least, and for each of so many terms of a sum, which one block adds up."""
 SCAN_US, PLACES_US = 1.15, 2.7
@@ -116,6 +122,8 @@ def _call_us(row: Row, name: str, scale: Scale) -> float:
     read = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
     if name.endswith(MASK) or name == "masked_select":
         return COUNTED_US
+    if name == "nonzero":
+        return COUNTED_US / 2
     if name in CONTENDED_US:
         return read * max(CONTENDED_US[name] / max(outputs, 1.0), ADDED_US.get(name, 0.0))
     if name in REDUCTIONS:
@@ -130,21 +138,18 @@ def _call_us(row: Row, name: str, scale: Scale) -> float:
 
 
 def _reduction_us(read: float, along: float) -> float:
-    """Rows of few numbers leave most threads idle; many numbers need a second step."""
-    return max(
-        SHORT_ROW_US * read if 1 <= along <= 64 else 0.0, min(REDUCTION_MOST_US, REDUCTION_US + REDUCED_US * read)
-    )
+    steps = min(REDUCTION_MOST_US, REDUCTION_US + REDUCED_US * read)
+    return max(steps, SHORT_ROW_US * read) if 1 <= along <= 64 else steps
 
 
 def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> float:
     """At least, of all calls: 0 of a matrix and a vector, which are read at once."""
     calls = calls_of(row, scale)
-    terms = products / 2 / max(1.0, outputs * calls)
-    sides = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if not t.stored), default=0.0) / max(
-        1.0, terms
-    )
-    is_vector = "convolution" not in row.name and outputs <= sides
-    return 0.0 if is_vector else calls * (PRODUCT_US + TERM_US * min(terms, TERMS))
+    terms = max(1.0, products / 2 / max(1.0, outputs * calls))
+    largest = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if not t.stored), default=0.0)
+    if "convolution" not in row.name and outputs <= largest / terms:
+        return 0.0
+    return calls * (PRODUCT_US + TERM_US * min(terms, TERMS))
 
 
 def _scan_us(name: str, along: float, rows: float) -> float:
@@ -157,6 +162,7 @@ def _scan_us(name: str, along: float, rows: float) -> float:
 
 
 def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    """Microseconds of an operator's calls at full size."""
     kernels, factor = EAGER.get(row.name, (1, 1.0))
     along = row.block * scale.extents.get(row.block, 1.0)
     if along > LONG_ROW or 0 < along < SHORT_ROW:
