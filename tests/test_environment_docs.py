@@ -52,7 +52,7 @@ class Trainer:
 @pytest.mark.parametrize(
     ("heading", "said"),
     [
-        ("A server", "ok 2.4"),
+        ("A server", "ok 2.2"),
         ("An environment", "0.0 hack no_triton_kernel\n" * 3),
         ("TRL", "[0.0, 0.0, 0.0, 0.0]"),
     ],

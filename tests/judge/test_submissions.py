@@ -143,4 +143,6 @@ def test_harmful_submissions_leave_no_process_and_no_file_behind(ungated_verdict
     assert ungated.judge(tasks["relu"], next(e.source for e in HONEST if e.name.startswith("90"))).ok
     assert not traces() and not Path("verdict.json").exists()
     below_a_zygote = 5  # see judge_workers: a server, what it forked, the examiner, its zygote
-    assert len(descendants(below_a_zygote)) <= 2  # two judges of one worker, each with a runner being reaped
+    assert (
+        len(descendants(below_a_zygote)) <= 4
+    )  # two judges of one worker, each with a runner and a tracer being reaped
