@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from drkernel.judge.boundary.sequences import BY_COLUMNS
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
@@ -63,12 +61,9 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
 
 
 def _selected_row(name: str, tensor: Any, given: dict[str, Any]) -> int:
-    """Elements of a row where one tensor selects along the first dimensions; else 0."""
-    indices: Any = given.get("indices")
-    if (name == "index" and len(indices) != 1) or given.get("dim"):
-        return 0
-    taken = indices[0].dim() if name == "index" and indices[0].dtype == torch.bool else 1
-    return math.prod(tensor.shape[taken:])
+    """Elements of a row where numbers select along the first dimension alone; else 0."""
+    elsewhere = len(given["indices"]) != 1 if name == "index" else bool(given.get("dim"))
+    return 0 if elsewhere else math.prod(tensor.shape[1:])
 
 
 def _reduced_row(tensor: Any, dim: Any) -> int:

@@ -89,7 +89,7 @@ class Row:
     """Sum over these bytes of the bytes that the program moved in between: what a cache had to hold to serve them."""
     lanes: float = 0.0
     """Of a Triton kernel's loads and stores, those that are not masked."""
-    crowd: int = 0
+    contention: int = 0
     """Atomic operations of one launch at the address that has most."""
 
     moved: float = 0.0
@@ -248,7 +248,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "reused": _Amount,
     "reach": _Amount,
     "lanes": _Amount,
-    "crowd": _Count,
+    "contention": _Count,
     "moved": _Amount,
     "stored": _Amount,
     "stored_lanes": _Amount,

@@ -371,9 +371,9 @@ def test_programs_that_each_go_through_a_whole_row_take_longer_for_a_longer_one(
 
 def test_atomic_operations_at_one_address_wait_for_each_other():
     """An H200 took 1,841 us for 2^20 programs that each add to one number, 10 us where there are 65536 numbers."""
-    adding = lambda crowd: total(kernel(programs=2**20, crowd=crowd))
+    adding = lambda number: total(kernel(programs=2**20, contention=number))
     assert adding(2**20) == pytest.approx(1841, rel=0.05)
     assert adding(16) == adding(0)
     scale = Scale(64.0, numel={10**6: 64.0})
-    grown = lambda **fields: total(kernel(programs=128, unique=4000, crowd=128, **fields), scale)
+    grown = lambda **fields: total(kernel(programs=128, unique=4000, contention=128, **fields), scale)
     assert grown(full_grid=2.0**20) == pytest.approx(1841, rel=0.05)

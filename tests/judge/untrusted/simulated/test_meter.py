@@ -198,9 +198,9 @@ def counts(x, y, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     tl.atomic_add(y + i % BINS, tl.load(x + i, mask=i < n), mask=i < n)
 
 
-@pytest.mark.parametrize(("bins", "crowd"), [(1, 1000), (8, 125), (1024, 1)])
-def test_atomic_operations_are_counted_by_address(bins, crowd):
+@pytest.mark.parametrize(("bins", "contention"), [(1, 1000), (8, 125), (1024, 1)])
+def test_atomic_operations_are_counted_by_address(bins, contention):
     x = torch.rand(1000)
     with record() as trace:
         counts[(8,)](x, torch.zeros(bins), 1000, BINS=bins, BLOCK=128)
-    assert trace.rows[-1].crowd == crowd
+    assert trace.rows[-1].contention == contention

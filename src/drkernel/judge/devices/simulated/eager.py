@@ -1,7 +1,7 @@
 """What eager PyTorch's operators take on a GPU.
 
 They take what their bytes and products take, times a factor that says how PyTorch's kernels are written (`EAGER`), and
-no less than what an H200 took for work that runs one step after the other, or that is small (`serial_us`). Measured one
+no less than what an H200 took for work that runs one step after the other, or that is small (`_call_us`). Measured one
 by one: `benchmarks/eager_operators.py` and `serial_operators.py`.
 """
 
@@ -26,7 +26,7 @@ from drkernel.judge.boundary.op_trace import Row
 from drkernel.judge.boundary.sequences import BY_COLUMNS, COLUMNS, RECURRENT
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.traffic import calls_of, stream_s, traffic
+from drkernel.judge.devices.simulated.traffic import calls_of, largest, stream_s, traffic
 
 CONVOLUTION = 0.88
 """What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
@@ -111,15 +111,13 @@ ADDED_US = {"index_add": 8e-6}
 """For each number that is added anywhere."""
 
 
-def serial_us(row: Row, scale: Scale) -> float:
-    """Microseconds that an operator's calls take at least, whatever else there is to do at the same time."""
-    return calls_of(row, scale) * _call_us(row, row.name.removesuffix("_"), scale)
+def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
+    """Microseconds that one call takes at least, whatever else there is to do at the same time.
 
-
-def _call_us(row: Row, name: str, scale: Scale) -> float:
-    outputs = row.output_numel * scale.of_tensor(row.output_numel)
-    along = row.block * scale.extents.get(row.block, 1.0)
-    read = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
+    Args:
+        along, outputs: at full size, `row.block` and `row.output_numel`.
+    """
+    name, read = row.name.removesuffix("_"), largest(row.tensors, scale)
     if name.endswith(MASK) or name == "masked_select":
         return COUNTED_US
     if name == "nonzero":
@@ -143,13 +141,12 @@ def _reduction_us(read: float, along: float) -> float:
 
 
 def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> float:
-    """At least, of all calls: 0 of a matrix and a vector, which are read at once."""
-    calls = calls_of(row, scale)
-    terms = max(1.0, products / 2 / max(1.0, outputs * calls))
-    largest = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if not t.stored), default=0.0)
-    if "convolution" not in row.name and outputs <= largest / terms:
+    """At least, of one call: 0 of a matrix and a vector, which are read at once."""
+    terms = max(1.0, products / 2 / max(1.0, outputs))
+    factor = largest((tensor for tensor in row.tensors if not tensor.stored), scale)
+    if "convolution" not in row.name and outputs <= factor / terms:
         return 0.0
-    return calls * (PRODUCT_US + TERM_US * min(terms, TERMS))
+    return PRODUCT_US + TERM_US * min(terms, TERMS)
 
 
 def _scan_us(name: str, along: float, rows: float) -> float:
@@ -169,7 +166,7 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
         factor = (LONG_FACTORS if along > LONG_ROW else SHORT_FACTORS).get(row.name, factor)
     unique, total = traffic(row, scale)
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
-    if row.name == "topk" and 2 * outputs > max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0):
+    if row.name == "topk" and 2 * outputs > largest(row.tensors, scale):
         kernels, factor = EAGER["sort"]
     products, short = row.flops * scale.of_products(row), SHORT_INNER
     parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
@@ -186,7 +183,8 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
     if row.name == "native_layer_norm":
         memory = max(memory, unique * along / max(outputs, 1.0) / NORM_ROW)
-    least = serial_us(row, scale)
+    calls = calls_of(row, scale)
+    least = calls * _call_us(row, along, outputs, scale)
     if products and arithmetic == "fp32" and row.name not in RECURRENT and row.name not in BY_COLUMNS:
-        least = max(least, _product_us(row, products, outputs, scale))
-    return max(1e6 * (memory + work) + kernels * calls_of(row, scale) * gpu.kernel_us, least)
+        least = max(least, calls * _product_us(row, products / max(calls, 1.0), outputs, scale))
+    return max(1e6 * (memory + work) + kernels * calls * gpu.kernel_us, least)

@@ -1,4 +1,4 @@
-"""From counts to microseconds: a roofline of a named GPU, with launch costs, the L2 cache, latency and idle SMs.
+"""From counts to microseconds: a roofline of a named GPU, with starts of kernels, the L2 cache, latency and idle SMs.
 
 The constants were fitted to 160 timings on one H200 (torch 2.11, triton 3.6, cold L2, 2026-11): element-wise kernels
 of 0.3 to 540 MB with blocks of 32 to 65536, 60 eager operators on 64M elements, matrix products of 512 to 4096.
@@ -29,7 +29,7 @@ from drkernel.judge.devices.simulated.eager import SHORT_WINDOW, eager_us
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.traffic import L1_BYTES, calls_of, stream_s, traffic
+from drkernel.judge.devices.simulated.traffic import L1_BYTES, calls_of, largest, stream_s, traffic
 from drkernel.types import KernelTime, Precision
 
 TRITON_DOT = {"byte": 0.75, "half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
@@ -181,7 +181,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     grown, told = row.arithmetic * (by_hand or growth * padding), not products and is_told(row, unique)
     work = _arithmetic(row, grown, told) / gpu.vector_ops / filled
     if products and row.flops:
-        stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
+        stored = largest((tensor for tensor in row.tensors if tensor.stored), scale)
         filling = 2 * SHORT_WINDOW * stored * calls_of(row, scale)
         work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
@@ -192,16 +192,18 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     if row.full_grid:  # what a loop of launches goes through grows as the loop does
         seen = row.calls * (min(fewest, row.full_grid) if told and launches <= row.calls else fewest)
         all_programs = max(seen, launches * min(fewest, row.full_grid))
-    crowd = launches * _crowd(row, growth, row.full_grid or fewest, scale)
-    return 1e6 * max(busy, all_programs * gpu.program_ns * 1e-9, crowd * ATOMIC_NS * 1e-9) + launches * gpu.kernel_us
+    contended = launches * _contention(row, growth, row.full_grid or fewest, scale)
+    return (
+        1e6 * max(busy, all_programs * gpu.program_ns * 1e-9, contended * ATOMIC_NS * 1e-9) + launches * gpu.kernel_us
+    )
 
 
-def _crowd(row: Row, growth: float, programs: float, scale: Scale) -> float:
+def _contention(row: Row, growth: float, programs: float, scale: Scale) -> float:
     """Atomic operations of a launch at one address, at full size: they grow as the programs do, or as the data do where
     a program makes several, and are divided among the elements of an output that grows."""
     of_a_launch = row.programs / max(row.calls, 1)
-    grown = programs / max(of_a_launch, 1.0) if row.crowd <= of_a_launch else growth
-    return row.crowd * max(1.0, grown / scale.of_tensor(row.output_numel))
+    grown = programs / max(of_a_launch, 1.0) if row.contention <= of_a_launch else growth
+    return row.contention * max(1.0, grown / scale.of_tensor(row.output_numel))
 
 
 def _arithmetic(row: Row, grown: float, is_told: bool) -> float:
@@ -221,7 +223,8 @@ def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
     if row.math in FULL_TILE:
         full = (K_MAJOR_FULL_TILE if row.k_major else FULL_TILE)[row.math]
         share *= min(1.0, (_tile(row, scale) or full) / full) ** SMALL_TILES
-        programs /= 1 if row.math == "fp32" else TILES_PER_SM
+    if row.math in ("tf32", "tf32x3"):
+        programs /= TILES_PER_SM
     return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.op_trace import Row, Traffic
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 
@@ -36,6 +37,11 @@ def traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float
         again, size = tensor.total - tensor.unique, tensor.unique * scale.of_tensor(tensor.numel)
         total += again * (growth if row.triton and size > L1_BYTES else scale.of_tensor(tensor.numel))
     return unique, total
+
+
+def largest(tensors: Iterable[Traffic], scale: Scale) -> float:
+    """Elements of the largest of these tensors at full size."""
+    return max((tensor.numel * scale.of_tensor(tensor.numel) for tensor in tensors), default=0.0)
 
 
 def stream_s(size: float, calls: int, gpu: Gpu) -> float:

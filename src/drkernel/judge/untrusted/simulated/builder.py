@@ -215,7 +215,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
-        self.meter.contend(pointers[where.astype(bool)])
+        self.meter.atomic(pointers[where.astype(bool)])
         with self.meter.programs.in_turn():
             self.meter.access(pointers, where, data.itemsize, False, 1)
             self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)

@@ -202,7 +202,7 @@ class Meter:
     def guess(self) -> None:
         """Called for a number that decides what a program does, and that only data can tell."""
 
-    def contend(self, addresses: np.ndarray) -> None:
+    def atomic(self, addresses: np.ndarray) -> None:
         """Called for atomic operations at these addresses."""
         self.guess()
         self._batch.atomics.append(addresses)
@@ -326,7 +326,7 @@ class Meter:
             self.row.dense_flops += batch.dense_flops * float((share > 0).mean())
         if addresses := [part for batch in self._batches for part in batch.atomics]:
             _, counts = np.unique(np.concatenate(addresses), return_counts=True)
-            self.row.crowd = max(self.row.crowd, int(counts.max(initial=0)))
+            self.row.contention = max(self.row.contention, int(counts.max(initial=0)))
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
