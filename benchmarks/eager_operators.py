@@ -1,9 +1,9 @@
 """What each operator of many references takes on a GPU, beside the simulated device's model of it.
 
-    python benchmarks/eager_operators.py OUT [--tasks FOLDER...] [--count 100] [--seed 0]
+    python benchmarks/eager_operators.py OUT [--tasks SOURCE...] [--count 100] [--seed 0]
 
-The references run at their published sizes, in evaluation, COUNT of each source at most, drawn at random: folders of
-task files, or sources as `tasks.source` takes them. Every operator of PyTorch is timed alone (the least of three, the
+The references run at their published sizes, in evaluation, COUNT of each source at most, drawn at random. A SOURCE
+is as in `tasks.source`. Every operator of PyTorch is timed alone (the least of three, the
 cache flushed, its launch hidden behind a wait of the GPU) and modelled for an H200, its host left out.
 OUT/operators.jsonl has each; OUT/table.md the operators, those first of which the model is off most and most often.
 Tasks that fail or take more than LONG_S are left out and named.
@@ -15,7 +15,6 @@ import argparse
 import collections
 import json
 import math
-import random
 import statistics
 import sys
 import time
@@ -28,15 +27,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import aten
-from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import estimate_times
 from drkernel.tasks import load_tasks, module
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 LONG_S = 20.0
-GPU = GPUS["H200"]
 _WAIT = 200_000
 """Cycles that the GPU waits before an operator, which is launched meanwhile."""
 
@@ -59,11 +54,10 @@ class Timed(TorchDispatchMode):
             if time.monotonic() > self._until:
                 raise DrKernelError(f"more than {LONG_S:g} s")
             us = min(self._us(func, args, kwargs) for _ in range(3))
-            rows = estimate_times(trace, GPU, Scale())
             shapes = [list(arg.shape) for arg in (*args, *kwargs.values()) if isinstance(arg, Tensor)]
-            model = sum(row.microseconds for row in rows)
-            first = trace.rows[0]
-            self.found.append({"name": first.name, "shapes": shapes, "along": first.block, "us": us, "model_us": model})
+            first, model_us = trace.rows[0], judging.modelled_us(trace)
+            row = {"name": first.name, "shapes": shapes, "along": first.block, "us": us, "model_us": model_us}
+            self.found.append(row)
         return result
 
     def _us(self, func: Any, args: tuple, kwargs: dict) -> float:
@@ -83,15 +77,6 @@ def operators_of(task: Task) -> list[dict[str, Any]]:
     with Timed() as timed:
         reference.forward(model, inputs)
     return timed.found
-
-
-def tasks_of(source: str, count: int, seed: int) -> list[Task]:
-    folder = Path(source)
-    if folder.is_dir():
-        found = [Task(path.stem, path.read_text()) for path in sorted(folder.glob("*.py"))]
-    else:
-        found = load_tasks(source, split="all")
-    return random.Random(seed).sample(found, min(count, len(found)))
 
 
 def table(found: list[dict[str, Any]]) -> list[str]:
@@ -120,7 +105,7 @@ def main(options: argparse.Namespace) -> int:
     found, left_out = [], []
     with open(options.out / "operators.jsonl", "w", encoding="utf-8") as file:
         for source in options.tasks:
-            for task in tasks_of(source, options.count, options.seed):
+            for task in load_tasks(source, split="all", count=options.count, seed=options.seed):
                 try:
                     rows = operators_of(task)
                 except (DrKernelError, RuntimeError) as error:

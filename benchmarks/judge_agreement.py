@@ -14,16 +14,20 @@ import json
 import math
 import sys
 from pathlib import Path
-from statistics import correlation, median
+from statistics import median
 
 import judging
+import numpy
+from simulated_vs_gpu import spearman
+
+from tests.judge.examples import examples
 
 FAST, NEAR, WORST = 1.2, 1.25, 25
 
 
 def honest(path: Path) -> dict[str, dict]:
     """Verdicts of honest examples that have a speed-up, by name."""
-    names = {file.stem for file in (Path(__file__).parents[1] / "tests/judge/submissions/honest").glob("*.py")}
+    names = {example.name for example in examples("honest")}
     verdicts = map(json.loads, path.read_text().splitlines())
     return {v["example"]: v for v in verdicts if v["example"] in names and v["speedup"] and not waits(v)}
 
@@ -32,20 +36,13 @@ def waits(verdict: dict) -> bool:
     return verdict["evidence"].get("timing", {}).get("launch_latency_hidden") is False
 
 
-def ranks(values: list[float]) -> list[float]:
-    order = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
-    for rank, place in enumerate(order):
-        found[place] = float(rank)
-    return found
-
-
 def main(options: argparse.Namespace) -> int:
     measured, modelled = honest(options.measured), honest(options.modelled)
     names = sorted(measured.keys() & modelled.keys())
     pair = lambda name, key: (measured[name][key], modelled[name][key])
     error = {name: math.log(ours / real) for name in names for real, ours in [pair(name, "speedup")]}
     real, ours = (list(values) for values in zip(*(pair(name, "speedup") for name in names), strict=True))
+    rank = spearman(numpy.array(real), numpy.array(ours))
     share = lambda chosen: f"{100 * sum(chosen) / len(names):.0f} %"
     off = lambda key: median(abs(math.log(b / a)) for a, b in (pair(name, key) for name in names))
     lines = [f"{len(names)} honest examples on {measured[names[0]]['device']} and {modelled[names[0]]['device']}", ""]
@@ -54,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {correlation(ranks(real), ranks(ours)):.3f} | {100 * math.expm1(median(map(abs, error.values()))):.0f} % "
+        f"| {rank:.3f} | {100 * math.expm1(median(map(abs, error.values()))):.0f} % "
         f"| {100 * math.expm1(off('reference_ms')):.0f} % | {100 * math.expm1(off('submission_ms')):.0f} % "
         f"| {share([abs(e) < math.log(NEAR) for e in error.values()])} "
         f"| {share([(a >= FAST) == (b >= FAST) for a, b in zip(real, ours, strict=True)])} |",

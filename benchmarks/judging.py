@@ -16,6 +16,10 @@ from typing import Any
 
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import Judge
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.devices.simulated.gpus import GPUS
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.roofline import estimate_times
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -55,6 +59,11 @@ def expect_working(judge: Judge) -> None:
     verdict = judge.judge(tasks()[example.task], example.source)
     if verdict.is_judge_failure:
         raise DrKernelError(f"the judge does not work here: {verdict.reason}: {verdict.detail}")
+
+
+def modelled_us(trace: OpTrace) -> float:
+    """What the simulated H200 takes for a forward that was recorded at the size that counts."""
+    return sum(row.microseconds for row in estimate_times(trace, GPUS["H200"], Scale()))
 
 
 def correct_solutions(task: Task) -> list[Solution]:

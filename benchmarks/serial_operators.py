@@ -21,9 +21,6 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from drkernel.judge.boundary import aten
-from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import estimate_times
 
 CALLS = 5
 Call = Callable[[], object]
@@ -112,10 +109,9 @@ def measured(call: Call) -> tuple[float, float]:
 
 
 def modelled(call: Call) -> float:
-    """Microseconds of the device alone, without what its host takes to launch."""
     with aten.record() as trace:
         call()
-    return sum(row.microseconds for row in estimate_times(trace, GPUS["H200"], Scale()))
+    return judging.modelled_us(trace)
 
 
 def main(options: argparse.Namespace) -> int:
