@@ -102,6 +102,7 @@ def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     aten.install()
     module.DEVICE = "cuda"
+    torch.backends.cudnn.allow_tf32 = False  # as the judge measures fp32 tasks
     found, left_out = [], []
     with open(options.out / "operators.jsonl", "w", encoding="utf-8") as file:
         for source in options.tasks:

@@ -57,14 +57,14 @@ def test_what_an_operator_reads_leaves_out_the_gaps(forward, share):
     ("forward", "more"),
     [
         (lambda x: F.conv2d(x, torch.ones(96, 32, 3, 3)), 1.0),
-        (lambda x: F.conv2d(x, torch.ones(12, 32, 3, 3)), 4.0),
-        (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 13.0),
-        (lambda x: F.conv2d(x, torch.ones(64, 8, 3, 3), groups=4), 10.0),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 12, 3, 3), stride=2, groups=4), 27.5),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 48, 3, 3)), 1.0),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 12.0),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3), stride=2), 6.875),
-        (lambda x: F.conv_transpose3d(x.unsqueeze(4), torch.ones(32, 4, 3, 3, 3), padding=1), 6.875),
+        (lambda x: F.conv2d(x, torch.ones(12, 32, 3, 3)), 32 / 12),
+        (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 8.7),
+        (lambda x: F.conv2d(x, torch.ones(64, 8, 3, 3), groups=4), 54 / 8),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 12, 3, 3), stride=2, groups=4), 147 / 8),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 48, 3, 3)), 64 / 48),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 8.0),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3), stride=2), 147 / 32),
+        (lambda x: F.conv_transpose3d(x.unsqueeze(4), torch.ones(32, 4, 3, 3, 3), padding=1), 147 / 32),
     ],
 )
 def test_convolutions_of_few_channels_leave_lanes_empty(forward, more):

@@ -5,7 +5,8 @@ Places      a loop over the places of the window, and inside of it one over the 
 Phases      transposed ones with strides: a grid for each remainder of the places in the output, which all need the
             same places of the window
 
-Those of few channels: flat_tiles.py. The rates are those of an H200 (cuDNN in fp32: 40e12 for 64 channels and more).
+Those of few channels: flat_tiles.py. The rates are those of an H200 (cuDNN in fp32: 28e12 for 64 channels, 37e12 for
+128).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
-from drkernel.judge.boundary.windows import DEPTHWISE, FULL_COLUMNS, FULL_GROUP, FULL_TURNED
+from drkernel.judge.boundary.windows import DEPTHWISE, FULL_GROUP, FULL_TURNED, padding
 
-LIBRARY = 45e12
+LIBRARY = 30e12
 """Operations per second of cuDNN in fp32 at full speed."""
 STORE_S = 3e-12
 """That each element of the output takes besides, in the library's kernels and in these."""
@@ -105,15 +106,14 @@ class Places(Tiles):
     @property
     def library_s(self) -> float:
         product = self.product
-        share = min(1.0, product.columns / FULL_COLUMNS)
+        padded = padding(product.columns, self.channels, self.places)
         if product.groups > 1:
-            share = max(1 / DEPTHWISE, min(1.0, self.channels / FULL_GROUP))
-        if product.is_transposed:
-            is_slow = any(window.stride > 1 for window in self.windows) or len(self.windows) > 2
-            share = min(1.0, self.channels / FULL_TURNED) if is_slow else 1.0
+            padded = min(DEPTHWISE, max(1.0, FULL_GROUP / self.channels))
+        elif product.is_transposed and (any(window.stride > 1 for window in self.windows) or len(self.windows) > 2):
+            padded = max(1.0, FULL_TURNED / self.channels)
         rows = prod(self.known.shapes[product.left]) // self.channels
         rows = rows if product.is_transposed else prod(self.shape) // product.columns
-        return 2 * rows * product.columns * product.inner / LIBRARY / share + STORE_S * prod(self.shape)
+        return 2 * rows * product.columns * product.inner / LIBRARY * padded + STORE_S * prod(self.shape)
 
     # The text
 

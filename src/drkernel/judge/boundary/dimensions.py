@@ -24,6 +24,10 @@ MASK = ":mask"
 """Suffix of an operator's name whose places are told by truth values: it has to count them first."""
 SELECTS_ROWS = frozenset({"index", "index_select", "embedding"})
 
+GROUPED, DEPTHWISE, TURNED = ":grouped", ":depthwise", ":transposed"
+"""Suffixes of a convolution's name: of one in groups, of one whose groups have one input channel each, and of a
+transposed one."""
+
 REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all", *MOMENTS})
 
 _ALONG_ONE = SCANS | SOFTMAXES | SORTS | {"topk"}
@@ -47,6 +51,8 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
         return first.shape[-1] if first.dim() else 1, ""
     if name in SELECTS_ROWS:
         return _selected_row(name, first, given), ""
+    if name == "convolution":
+        return 0, _kind(given)
     if "kernel_size" in given and "pool" in name:
         return math.prod(given["kernel_size"]), ""
     if name in REDUCTIONS:
@@ -64,6 +70,12 @@ def _selected_row(name: str, tensor: Any, given: dict[str, Any]) -> int:
     """Elements of a row where numbers select along the first dimension alone; else 0."""
     elsewhere = len(given["indices"]) != 1 if name == "index" else bool(given.get("dim"))
     return 0 if elsewhere else math.prod(tensor.shape[1:])
+
+
+def _kind(given: dict[str, Any]) -> str:
+    if given.get("groups", 1) == 1:
+        return TURNED if given.get("transposed") else ""
+    return DEPTHWISE if given["weight"].shape[1] == 1 and not given.get("transposed") else GROUPED
 
 
 def _reduced_row(tensor: Any, dim: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,16 @@ CONVOLUTIONS = frozenset(
     }
 )  # fmt: skip
 """Convolutions by other names than `convolution`, of which torch counts nothing, or fails to."""
-FULL_COLUMNS, FULL_TURNED = 48, 220
-"""Channels of the output, and of the input of a transposed convolution, with which cuDNN is at full speed."""
+COLUMNS, ALIGNED, LEAST_TERMS = 32, 4, 64
+"""Of a convolution: channels of the output that cuDNN computes at a time, multiples of input channels, and terms of a
+sum below which it gets no faster."""
+WIDE, WIDE_GAIN = 128, 1.25
+"""Multiples of channels of the output that are so much faster."""
+FULL_TURNED = 147
+"""Channels of a transposed convolution's input with which cuDNN is at full speed."""
 COUNTED = 2**14
 """Places of all windows along a dimension, up to which they are counted one by one."""
-FULL_GROUP, DEPTHWISE = 80, 13.0
+FULL_GROUP, DEPTHWISE = 54, 8.7
 """Channels of a group's input with which it is, and how much slower it is where a group has one."""
 
 
@@ -48,25 +54,32 @@ def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
 def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     """By how much a convolution in fp32 is slower than one with many channels: as if cuDNN filled lanes with nothing.
 
-    Measured on an H200 (44 shapes): one of few columns is slower in proportion, and so is a transposed one of few input
-    channels where it has strides or three dimensions. Another transposed one is a convolution with its weight turned.
-    In groups it is slower in proportion to the channels of a group's input, depthwise ones no more than by a factor.
+    Measured on an H200 (260 shapes, without TF32). Channels of the output are padded to COLUMNS, those of the input to
+    ALIGNED. A transposed one with strides or three dimensions is slower where it has few input channels; another one is
+    a convolution with its weight turned. In groups it is slower in proportion to the channels of a group's input,
+    depthwise ones no more than by a factor.
     """
     name, given = func._overloadpacket.__name__, _given(func, args, kwargs)
     if name not in (*CONVOLUTIONS, "convolution"):
         return 1.0
-    weight, groups = given["weight"], given.get("groups", 1)
+    weight, groups, turned = given["weight"], given.get("groups", 1), _turned(name, given)
     if groups > 1:
-        turned = _turned(name, given)
         channels = max(weight.shape[0] // groups if turned else weight.shape[1], 1)
         return max(1.0, FULL_TURNED / channels if turned and channels > 1 else min(DEPTHWISE, FULL_GROUP / channels))
+    if turned and (weight.dim() > 4 or max(_each(given.get("stride", 1), weight.dim() - 2)) > 1):
+        return max(1.0, FULL_TURNED / max(weight.shape[0], 1))
+    made, channels, window = weight.shape[0], weight.shape[1], math.prod(weight.shape[2:])
     if name == "conv_tbc":
-        return max(1.0, FULL_COLUMNS / max(weight.shape[2], 1))
-    if not _turned(name, given):
-        return max(1.0, FULL_COLUMNS / max(weight.shape[0], 1))
-    is_slow = weight.dim() > 4 or max(_each(given.get("stride", 1), weight.dim() - 2)) > 1
-    full, channels = (FULL_TURNED, weight.shape[0]) if is_slow else (FULL_COLUMNS, weight.shape[1])
-    return max(1.0, full / max(channels, 1))
+        made, channels, window = weight.shape[2], weight.shape[1], weight.shape[0]
+    return padding(*((channels, made) if turned else (made, channels)), window)
+
+
+def padding(made: int, channels: int, window: int) -> float:
+    """The same of a convolution without groups: `made` channels of the output, `window` places."""
+    terms = max(math.ceil(channels / ALIGNED) * ALIGNED * window, LEAST_TERMS)
+    columns = math.ceil(made / COLUMNS) * COLUMNS / (1.0 if made % WIDE else WIDE_GAIN)
+    share = columns * terms / max(1, made * channels * window)
+    return min(share, DEPTHWISE) if channels == 1 else share
 
 
 def terms(func: Any, args: tuple, kwargs: Mapping[str, Any], result: Any) -> float:

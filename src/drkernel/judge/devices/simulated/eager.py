@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from drkernel.judge.boundary.aten import TRAINING
 from drkernel.judge.boundary.dimensions import (
+    DEPTHWISE,
+    GROUPED,
     MASK,
     MOMENTS,
     OUTER,
@@ -21,6 +23,7 @@ from drkernel.judge.boundary.dimensions import (
     SELECTS_ROWS,
     SOFTMAXES,
     SORTS,
+    TURNED,
 )
 from drkernel.judge.boundary.op_trace import Row
 from drkernel.judge.boundary.sequences import BY_COLUMNS, COLUMNS, RECURRENT
@@ -28,12 +31,12 @@ from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.traffic import calls_of, largest, stream_s, traffic
 
-CONVOLUTION = 0.88
+CONVOLUTION = 0.59
 """What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
 
-SHORT_INNER, SHORT_WINDOW = 12, 40
+SHORT_INNER, SHORT_WINDOW, SHORT_LOOP = 12, 32, 40
 """Products over K terms take as long as over K + this many: tiles have to be filled before the first one. The second
-for convolutions in fp32, and for loops of tl.dot, which load several tiles ahead."""
+for convolutions in fp32, the third for loops of tl.dot, which load several tiles ahead."""
 
 
 SINGLE_US, MASKED_US = 2.6e-6, 4.7e-6
@@ -63,6 +66,9 @@ LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
 """Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
 SHORT_ROW, SHORT_FACTORS = 2048, {"topk": 40.0}
 """Of shorter rows one block each looks for the largest."""
+
+HALF_CONVOLUTION = (3, 3.0)
+"""As in `EAGER`: in 16 bits cuDNN puts the channels last before it, and first again after it."""
 
 POOL_OUTPUT = 170
 """Instructions that eager pooling spends on the place of each output, before it loads its window."""
@@ -101,8 +107,13 @@ SHORT_ROW_US = 5e-6
 """Of reductions, for each number where rows have at most 64: most threads idle."""
 REDUCTION_US, REDUCED_US, REDUCTION_MOST_US = 3.0, 7.6e-6, 10.0
 """Of all reductions: at least, for each number beside that, and up to which sum of both: many need a second step."""
-PRODUCT_US, TERM_US, TERMS = 6.0, 0.02, 2048
-"""Products of fp32: at least, and for each of so many terms of a sum, which one block adds up."""
+PRODUCT_US, TERMS = (6.0, 0.02), 2048
+CONVOLUTION_US = {
+    "convolution": (6.0, 0.04), "convolution" + TURNED: (10.0, 0.04), "convolution" + GROUPED: (16.0, 0.18),
+    "convolution" + DEPTHWISE: (5.0, 0.08),
+}  # fmt: skip
+"""Products of fp32, and convolutions by their kind: at least, and for each of so many terms of a sum, which one block
+adds up."""
 SCAN_US, PLACES_US = 1.15, 2.7
 """Of one step of a scan along rows, whose threads take two numbers each; the second of those that tell places, too."""
 CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put": 0.5}
@@ -143,10 +154,13 @@ def _reduction_us(read: float, along: float) -> float:
 def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> float:
     """At least, of one call: 0 of a matrix and a vector, which are read at once."""
     terms = max(1.0, products / 2 / max(1.0, outputs))
-    factor = largest((tensor for tensor in row.tensors if not tensor.stored), scale)
-    if "convolution" not in row.name and outputs <= factor / terms:
+    if "convolution" in row.name:
+        least, each = CONVOLUTION_US.get(row.name, CONVOLUTION_US["convolution"])
+    elif outputs <= largest((tensor for tensor in row.tensors if not tensor.stored), scale) / terms:
         return 0.0
-    return PRODUCT_US + TERM_US * min(terms, TERMS)
+    else:
+        least, each = PRODUCT_US
+    return least + each * min(terms, TERMS)
 
 
 def _scan_us(name: str, along: float, rows: float) -> float:
@@ -174,10 +188,13 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
     rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    if arithmetic == "fp32" and "convolution" in row.name:
-        rate, short = rate * CONVOLUTION, SHORT_WINDOW
-        products = max(products, row.dense_flops * scale.of_dense(row))
-    work = (products + 2 * short * outputs * bool(products)) / rate
+    filled, convolves = products, "convolution" in row.name
+    if arithmetic == "fp32" and convolves:
+        rate, short = gpu.flops[arithmetic] * CONVOLUTION, SHORT_WINDOW
+        filled = row.dense_flops * scale.of_dense(row) or products
+    elif arithmetic == "half" and convolves:
+        kernels, factor = HALF_CONVOLUTION
+    work = (filled + 2 * short * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
@@ -185,6 +202,6 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
         memory = max(memory, unique * along / max(outputs, 1.0) / NORM_ROW)
     calls = calls_of(row, scale)
     least = calls * _call_us(row, along, outputs, scale)
-    if products and arithmetic == "fp32" and row.name not in RECURRENT and row.name not in BY_COLUMNS:
+    if products and (arithmetic == "fp32" or convolves) and row.name not in RECURRENT and row.name not in BY_COLUMNS:
         least = max(least, calls * _product_us(row, products / max(calls, 1.0), outputs, scale))
     return max(1e6 * (memory + work) + kernels * calls * gpu.kernel_us, least)

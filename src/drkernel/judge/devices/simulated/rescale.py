@@ -179,7 +179,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
     numel, extents = _Votes(), _Votes()
     operators, dense = dict[tuple[str, int, float], float](), dict[tuple[str, int, float], float]()
     made: dict[float, float] = {}
-    if [row.name for row in before] == [row.name for row in after]:
+    if [row.name.partition(":")[0] for row in before] == [row.name.partition(":")[0] for row in after]:
         for one, other in zip(before, after, strict=True):
             for tensor, grown in zip(one.tensors, other.tensors, strict=False):
                 numel.add(tensor.numel, grown.numel, grown.unique)

@@ -25,7 +25,7 @@ from drkernel.judge.devices.simulated.accesses import (
     growth_of_shared,
     is_told,
 )
-from drkernel.judge.devices.simulated.eager import SHORT_WINDOW, eager_us
+from drkernel.judge.devices.simulated.eager import SHORT_LOOP, eager_us
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -182,7 +182,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     work = _arithmetic(row, grown, told) / gpu.vector_ops / filled
     if products and row.flops:
         stored = largest((tensor for tensor in row.tensors if tensor.stored), scale)
-        filling = 2 * SHORT_WINDOW * stored * calls_of(row, scale)
+        filling = 2 * SHORT_LOOP * stored * calls_of(row, scale)
         work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
