@@ -86,7 +86,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
 
     folder.mkdir(exist_ok=True)
     panels = {
-        "reward (mean over turns)": ["reward", "trained/reward"],
+        "reward (mean over turns; validation: last turn)": ["reward", "trained/reward", "validation/reward"],
         "share of all completions": ["correct", "fast@1.2"],
         "share of hacks and lazy": ["hack", "lazy"],
         "speed-up of correct completions": ["speedup"],
@@ -96,7 +96,9 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
     figure, axes = pyplot.subplots(2, 3, figsize=(12, 6), constrained_layout=True)
     for axis, (title, names) in zip(axes.flat, panels.items(), strict=True):
         for name in names:
-            axis.plot([m["step"] for m in metrics], [m.get(name) for m in metrics], label=name, marker=".")
+            points = [(m["step"], m[name]) for m in metrics if m.get(name) is not None]
+            if points:
+                axis.plot(*zip(*points, strict=True), label=name, marker=".")
         axis.set_title(title, fontsize=10)
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)

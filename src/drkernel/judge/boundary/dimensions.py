@@ -28,7 +28,8 @@ GROUPED, DEPTHWISE, TURNED = ":grouped", ":depthwise", ":transposed"
 """Suffixes of a convolution's name: of one in groups, of one whose groups have one input channel each, and of a
 transposed one."""
 
-REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all", *MOMENTS})
+EXTREMES = frozenset({"max", "min", "argmax", "argmin"})
+REDUCTIONS = EXTREMES | MOMENTS | {"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all"}
 
 _ALONG_ONE = SCANS | SOFTMAXES | SORTS | {"topk"}
 _WHOLE = SORTS - {"sort", "kthvalue", "mode"}
@@ -39,7 +40,8 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
     """How long the dimension is that an operator works along, and a suffix of its name.
 
     Of a layer norm, elements of a row; of a reduction, those of the last dimensions that it reduces; of linear algebra,
-    columns of a matrix; of a selection of rows, elements of one; of a pool, those of a window; else 0.
+    columns of a matrix; of a selection of rows, elements of one; of a pool, those of a window; of a bilinear
+    interpolation, planes; else 0.
 
     Args:
         given: its arguments by name.
@@ -55,6 +57,11 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
         return 0, _kind(given)
     if "kernel_size" in given and "pool" in name:
         return math.prod(given["kernel_size"]), ""
+    if "output_size" in given and "adaptive" in name:
+        sizes = given["output_size"]
+        return math.ceil(math.prod(first.shape[-len(sizes) :]) / max(1, math.prod(sizes))), ""
+    if name == "upsample_bilinear2d":
+        return math.prod(first.shape[:2]), ""
     if name in REDUCTIONS:
         return _reduced_row(first, given.get("dim")), ""
     if name not in _ALONG_ONE:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from drkernel.judge.boundary.aten import TRAINING
 from drkernel.judge.boundary.dimensions import (
     DEPTHWISE,
+    EXTREMES,
     GROUPED,
     MASK,
     MOMENTS,
@@ -43,26 +44,28 @@ SINGLE_US, MASKED_US = 2.6e-6, 4.7e-6
 """For each number of element-wise operators that address each element singly, see Row.accesses; of `masked_fill`."""
 
 EAGER: dict[str, tuple[int, float]] = {
-    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
+    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 4.3),
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
-    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
-    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
-    "argmin": (1, 1.9), "logsumexp": (7, 7.8), "mse_loss": (2, 2.05), "smooth_l1_loss": (2, 1.1),
+    "native_batch_norm" + TRAINING: (2, 3.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
+    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), **dict.fromkeys(EXTREMES, (1, 1.2)),
+    "logsumexp": (7, 7.8), "mse_loss": (2, 2.05), "smooth_l1_loss": (2, 1.1),
     "huber_loss": (2, 1.1), "binary_cross_entropy": (2, 2.05),
     "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
     "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (9, 1.0),
     **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SELECTIONS, (1, 36.0)),
     "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
-    "segment_reduce": (7, 2.5), "constant_pad_nd": (1, 1.85), "upsample_bilinear2d": (1, 16.5),
-    "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)),
+    "segment_reduce": (7, 6.0), "pixel_shuffle": (1, 1.7),
+    "_softmax_backward_data": (1, 2.0), "native_layer_norm_backward": (2, 2.4), "constant_pad_nd": (1, 1.85),
+    "upsample_bilinear2d": (1, 16.5),
+    "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)), "logcumsumexp": (1, 5.6),
     **{name + OUTER: (1, 1.5) for name in SCANS}, **{name + OUTER: (1, 5.5) for name in SOFTMAXES},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
 What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums;
 of those that select one number, medians."""
 
-LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
+LONG_ROW, LONG_FACTORS = 1024, {"_softmax": 1.6, "_log_softmax": 1.45}
 """Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
 SHORT_ROW, SHORT_FACTORS = 2048, {"topk": 40.0}
 """Of shorter rows one block each looks for the largest."""
@@ -72,6 +75,8 @@ HALF_CONVOLUTION = (3, 3.0)
 
 POOL_OUTPUT = 170
 """Instructions that eager pooling spends on the place of each output, before it loads its window."""
+POOL_PLACE = {"avg_pool3d": 30}
+"""And on each place of the window."""
 
 ONE_BLOCK, NORM_ROW = 8e9, 4e9
 """Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
@@ -101,19 +106,22 @@ BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
 """For each row: it is a block of threads."""
 COUNTED_US = 40.0
 """Where truth values tell places: they are counted, and the host reads how many. `nonzero` is half of it."""
+SERIAL_US["upsample_bilinear2d"] = lambda n: 3.0 + 0.4 * n
 WINDOW_US = 0.065
 """For each element of a pool's window: a thread goes through it."""
 SHORT_ROW_US = 5e-6
 """Of reductions, for each number where rows have at most 64: most threads idle."""
 REDUCTION_US, REDUCED_US, REDUCTION_MOST_US = 3.0, 7.6e-6, 10.0
 """Of all reductions: at least, for each number beside that, and up to which sum of both: many need a second step."""
-PRODUCT_US, TERMS = (6.0, 0.02), 2048
+PRODUCT_US, HALF_US, TERMS = (6.0, 0.02), (5.0, 0.0015), 2048
 CONVOLUTION_US = {
     "convolution": (6.0, 0.04), "convolution" + TURNED: (10.0, 0.04), "convolution" + GROUPED: (16.0, 0.18),
     "convolution" + DEPTHWISE: (5.0, 0.08),
 }  # fmt: skip
-"""Products of fp32, and convolutions by their kind: at least, and for each of so many terms of a sum, which one block
-adds up."""
+"""Products of fp32 and in 16 bits, and convolutions by their kind: at least, and for each of so many terms of a sum,
+which one block adds up."""
+HIDDEN = 0.7
+"""Of the shorter of both, what products in 16 bits compute while they load."""
 SCAN_US, PLACES_US = 1.15, 2.7
 """Of one step of a scan along rows, whose threads take two numbers each; the second of those that tell places, too."""
 CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put": 0.5}
@@ -159,7 +167,7 @@ def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> floa
     elif outputs <= largest((tensor for tensor in row.tensors if not tensor.stored), scale) / terms:
         return 0.0
     else:
-        least, each = PRODUCT_US
+        least, each = PRODUCT_US if row.math == "fp32" else HALF_US
     return least + each * min(terms, TERMS)
 
 
@@ -172,36 +180,53 @@ def _scan_us(name: str, along: float, rows: float) -> float:
     return math.ceil(along / (2 * threads)) * (PLACES_US if tells_places else SCAN_US)
 
 
+def _work_s(row: Row, gpu: Gpu, scale: Scale, outputs: float) -> float:
+    """Seconds of an operator's products at full size, and of the places of a pool's outputs."""
+    if "pool" in row.name:
+        along = row.block * scale.extents.get(row.block, 1.0)
+        return row.calls * outputs * (POOL_OUTPUT + POOL_PLACE.get(row.name, 0) * along) / gpu.vector_ops
+    products = row.flops * scale.of_products(row)
+    if not products:
+        return 0.0
+    arithmetic = gpu.arithmetic(row.math)
+    rate = gpu.flops[arithmetic]
+    if "convolution" in row.name and arithmetic == "fp32":
+        filled = row.dense_flops * scale.of_dense(row) or products
+        return (filled + 2 * SHORT_WINDOW * outputs) / (CONVOLUTION * rate)
+    if "attention" in row.name:
+        rate *= HALF_ATTENTION if arithmetic == "half" else ATTENTION
+    else:
+        parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
+        tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
+        rate *= min(1.0, max(0.25, tiles / gpu.sms))
+    return (products + 2 * SHORT_INNER * outputs) / rate
+
+
+def _memory_s(row: Row, gpu: Gpu, scale: Scale, factor: float, rows: float) -> float:
+    unique, total = traffic(row, scale)
+    seconds = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
+    seconds += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    return max(seconds, unique / rows / NORM_ROW) if row.name == "native_layer_norm" else seconds
+
+
 def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     """Microseconds of an operator's calls at full size."""
     kernels, factor = EAGER.get(row.name, (1, 1.0))
     along = row.block * scale.extents.get(row.block, 1.0)
     if along > LONG_ROW or 0 < along < SHORT_ROW:
         factor = (LONG_FACTORS if along > LONG_ROW else SHORT_FACTORS).get(row.name, factor)
-    unique, total = traffic(row, scale)
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
     if row.name == "topk" and 2 * outputs > largest(row.tensors, scale):
         kernels, factor = EAGER["sort"]
-    products, short = row.flops * scale.of_products(row), SHORT_INNER
-    parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
-    tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
-    arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
-    attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
-    rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    filled, convolves = products, "convolution" in row.name
-    if arithmetic == "fp32" and convolves:
-        rate, short = gpu.flops[arithmetic] * CONVOLUTION, SHORT_WINDOW
-        filled = row.dense_flops * scale.of_dense(row) or products
-    elif arithmetic == "half" and convolves:
+    arithmetic, convolves = gpu.arithmetic(row.math), "convolution" in row.name
+    if convolves and arithmetic == "half":
         kernels, factor = HALF_CONVOLUTION
-    work = (filled + 2 * short * outputs * bool(products)) / rate
-    work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
-    memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
-    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
-    if row.name == "native_layer_norm":
-        memory = max(memory, unique * along / max(outputs, 1.0) / NORM_ROW)
+    work = _work_s(row, gpu, scale, outputs)
+    memory = _memory_s(row, gpu, scale, factor, max(1.0, outputs / max(along, 1.0)))
+    hidden = HIDDEN * min(memory, work) if arithmetic == "half" and not convolves else 0.0
     calls = calls_of(row, scale)
-    least = calls * _call_us(row, along, outputs, scale)
-    if products and (arithmetic == "fp32" or convolves) and row.name not in RECURRENT and row.name not in BY_COLUMNS:
-        least = max(least, calls * _product_us(row, products / max(calls, 1.0), outputs, scale))
-    return max(1e6 * (memory + work) + kernels * calls * gpu.kernel_us, least)
+    least = calls * _call_us(row, along, outputs, scale) + (1e6 * memory if row.name in REDUCTIONS else 0.0)
+    if row.flops and (arithmetic in ("fp32", "half") or convolves) and row.name not in (*RECURRENT, *BY_COLUMNS):
+        products = row.flops * scale.of_products(row) / max(calls, 1.0)
+        least = max(least, calls * _product_us(row, products, outputs, scale))
+    return max(1e6 * (memory + work - hidden) + kernels * calls * gpu.kernel_us, least)

@@ -37,6 +37,10 @@ class Gpu:
     eager_fp32: Math = "fp32"
     """The arithmetic of eager products of fp32."""
 
+    def arithmetic(self, math: Math) -> Math:
+        """That of an eager product of these numbers."""
+        return self.eager_fp32 if math == "fp32" else math
+
 
 GPUS = {
     "H200": Gpu(
