@@ -15,8 +15,8 @@ from triton.runtime import interpreter as upstream
 from drkernel.judge.untrusted.simulated.builder import BlockValue, decoded, encoded, with_common_programs
 
 REDUCE_COST, SCAN_COST, PAIR_COST = 2, 24, 50
-"""Instructions per element, exchange between threads included. The last along an axis of two, as in each step of tl.sort,
-for which an H200 took 367 us (8,192 rows of 1,024 numbers)."""
+"""Instructions per element, exchange between threads included. The last along an axis of two, as in each step of
+tl.sort, for which an H200 took 367 us (8,192 rows of 1,024 numbers)."""
 
 _REDUCTIONS = {
     "_sum_combine": np.sum,
