@@ -2,7 +2,7 @@
 
     python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
     python train.py policy=qwen3_8b trainer.gpus=7               seven GPUs train (FSDP2, vLLM), the eighth measures
-    python train.py coldstart=seed                               make an 8M policy, trained less than policy=seed_8m
+    python train.py coldstart=seed_8m                            make an 8M policy, trained less than policy=seed_8m
     python train.py stage=sft policy=qwen3_8b sft.data=FILE      supervised training on trajectories (training/sft.py)
 
 The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:

@@ -23,8 +23,8 @@ train() {
     $python train.py "$@" sft.data="$out/sets" logger=none hydra.run.dir="$out/$name"
 }
 train large coldstart=seed_large
-train seed coldstart=seed trainer.micro_batch_tokens=65536
-train small coldstart=seed coldstart.hidden=256 sft.lr=3e-3 trainer.micro_batch_tokens=65536
+train seed coldstart=seed_8m trainer.micro_batch_tokens=65536
+train small coldstart=seed_8m coldstart.hidden=256 sft.lr=3e-3 trainer.micro_batch_tokens=65536
 
 study() {
     policy=$1 name=$2 && shift 2

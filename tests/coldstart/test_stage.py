@@ -37,7 +37,7 @@ REINFORCED += [
 def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
     write(tmp_path / "set.parquet", unjudged_records(generate("train", 12, 7, generator="graphs"), SET))
     chosen = [f"policy.prompts={prompts}", "engine.max_tokens=8192", "coldstart.positions=8192"]
-    made = ["coldstart=seed", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", "sft.max_steps=6", *TINY]
+    made = ["coldstart=seed_8m", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", "sft.max_steps=6", *TINY]
     run(tmp_path / "made", *made, *(word for word in chosen if not word.startswith("engine")))
     lines = map(json.loads, (tmp_path / "made" / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if "loss" in line]

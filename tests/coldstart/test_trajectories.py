@@ -210,7 +210,7 @@ def test_the_file_is_a_set_of_tasks_too(made):
 
 @pytest.mark.slow
 def test_a_policy_from_nothing_learns_a_set_and_goes_on_where_it_was_stopped(made, tmp_path):
-    words = ["train.py", "coldstart=seed", "logger=none", f"sft.data={made[0]}", f"hydra.run.dir={tmp_path}"]
+    words = ["train.py", "coldstart=seed_8m", "logger=none", f"sft.data={made[0]}", f"hydra.run.dir={tmp_path}"]
     words += ["coldstart.hidden=64", "coldstart.layers=2", "coldstart.vocabulary=400", "trainer.threads=1"]
     words += ["sft.epochs=8", "sft.batch_tokens=8192", "sft.held_out=0.3"]
     done = commands.run([*words, "sft.max_steps=2"], REPOSITORY, os.environ, 300)

@@ -59,7 +59,7 @@ def test_a_policy_of_a_cold_start_is_read_with_the_prompts_that_it_was_trained_o
     made, goes_on = [
         composed("train", *shlex.split(rest, comments=True))
         for page, program, rest in shown()
-        if page == "policies.md" and "coldstart=seed" in rest
+        if page == "policies.md" and "coldstart=seed_8m" in rest
     ][:2]
-    assert goes_on.policy.path.endswith("coldstart=seed/policy")
+    assert goes_on.policy.path.endswith("coldstart=seed_8m/policy")
     assert made.policy.prompts == goes_on.policy.prompts and made.tasks.generator == goes_on.tasks.generator

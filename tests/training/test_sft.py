@@ -195,8 +195,8 @@ def test_settings_that_cannot_train_are_refused(overrides, words):
     [
         (["stage=sft", "policy=qwen3_8b", "policy.path=/tiny", "sft.data=x"], "qwen3_8b"),
         (["stage=sft", "sft.data=x"], "seed"),
-        (["coldstart=seed"], "seed_8m"),
-        (["coldstart=seed", "policy.prompts=compact"], "seed"),
+        (["coldstart=seed_8m"], "seed_8m"),
+        (["coldstart=seed_8m", "policy.prompts=compact"], "seed"),
     ],
 )
 def test_the_command_that_goes_on_can_be_pasted_and_has_the_preset_and_the_prompts(overrides, preset, monkeypatch):

@@ -1,4 +1,4 @@
-"""`python train.py coldstart=seed`: tasks -> graded solutions -> verdicts -> trajectories -> tokenizer -> policy.
+"""`python train.py coldstart=seed_8m`: tasks -> graded solutions -> verdicts -> trajectories -> tokenizer -> policy.
 
 The run folder gets trajectories.parquet with its verdicts (dataset.py), start/, a tokenizer and a policy with random
 weights, and all that `stage=sft` leaves, which trains that policy: metrics.jsonl, checkpoints and policy/, which

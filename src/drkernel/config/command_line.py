@@ -22,8 +22,8 @@ def typed() -> list[tuple[str, str]]:
 def override(key: str, value: str) -> str:
     """KEY=VALUE with the quotes that it needs on a command line.
 
-    >>> print(override("policy.prompts", "chat"), override("policy.path", "outputs/coldstart=seed/policy"))
-    policy.prompts=chat "policy.path='outputs/coldstart=seed/policy'"
+    >>> print(override("policy.prompts", "chat"), override("policy.path", "outputs/coldstart=seed_8m/policy"))
+    policy.prompts=chat "policy.path='outputs/coldstart=seed_8m/policy'"
     """
     plain = f"{key}={value}"
     for_hydra = plain if _reads(plain) == value else f"{key}='{value.replace(chr(39), chr(92) + chr(39))}'"

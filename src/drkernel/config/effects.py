@@ -28,8 +28,8 @@ _SUPERVISED = {
     **dict.fromkeys(("trainer.layout", "trainer.overlap", "algo", "filters", "arm"), _FOR_RL),
 }
 UNREAD = {
-    "rl": {"sft": "stage=sft", "coldstart": "coldstart=seed, seed_3m or seed_large"},
-    "sft": {"coldstart": "coldstart=seed, seed_3m or seed_large", **_SUPERVISED},
+    "rl": {"sft": "stage=sft", "coldstart": "coldstart=seed_3m, seed_8m or seed_large"},
+    "sft": {"coldstart": "coldstart=seed_3m, seed_8m or seed_large", **_SUPERVISED},
     "coldstart": {
         "policy.path": "coldstart.hidden, layers and kv_heads, which say what policy is made",
         **dict.fromkeys(("policy.template", "policy.thinking"), "stage=sft of a policy with policy.prompts=chat"),
