@@ -57,7 +57,7 @@ EAGER: dict[str, tuple[int, float]] = {
     "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
     "segment_reduce": (7, 6.0), "pixel_shuffle": (1, 1.7),
     "_softmax_backward_data": (1, 2.0), "native_layer_norm_backward": (2, 2.4), "constant_pad_nd": (1, 1.85),
-    "upsample_bilinear2d": (1, 16.5),
+    "upsample_bilinear2d": (1, 2.5),
     "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)), "logcumsumexp": (1, 5.6),
     **{name + OUTER: (1, 1.5) for name in SCANS}, **{name + OUTER: (1, 5.5) for name in SOFTMAXES},
 }  # fmt: skip
@@ -106,7 +106,8 @@ BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
 """For each row: it is a block of threads."""
 COUNTED_US = 40.0
 """Where truth values tell places: they are counted, and the host reads how many. `nonzero` is half of it."""
-SERIAL_US["upsample_bilinear2d"] = lambda n: 3.0 + 0.4 * n
+PLANE_US, RESIDENT = 0.4, 270_000
+"""Of each plane of a bilinear interpolation: a thread goes through all of them; and how many threads run at a time."""
 WINDOW_US = 0.065
 """For each element of a pool's window: a thread goes through it."""
 SHORT_ROW_US = 5e-6
@@ -149,6 +150,8 @@ def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
         return outputs * (MASKED_US if name == "masked_fill" else SINGLE_US) if row.accesses else 0.0
     if name in SCANS:
         return _scan_us(name, along, max(1.0, outputs / along))
+    if name == "upsample_bilinear2d":
+        return 3.0 + PLANE_US * along * math.ceil(outputs / along / RESIDENT)
     least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
     rows = (read if name in SELECTIONS or name == "topk" else outputs) / along
     return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)
