@@ -39,6 +39,13 @@ for convolutions in fp32, and for loops of tl.dot, which load several tiles ahea
 SINGLE_US, MASKED_US = 2.6e-6, 4.7e-6
 """For each number of element-wise operators that address each element singly, see Row.accesses; of `masked_fill`."""
 
+INTERPOLATIONS = (
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+NEAREST = tuple(f"{name}{rank}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3))
+"""Each thread goes through all channels of its place; one plane of the third makes the second, and so on."""
+
 EAGER: dict[str, tuple[int, float]] = {
     "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
@@ -51,13 +58,13 @@ EAGER: dict[str, tuple[int, float]] = {
     "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (9, 1.0),
     **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SELECTIONS, (1, 36.0)),
     "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
-    "segment_reduce": (7, 2.5), "constant_pad_nd": (1, 1.85), "upsample_bilinear2d": (1, 16.5),
-    "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)),
+    "segment_reduce": (7, 2.5), "constant_pad_nd": (1, 1.85), **dict.fromkeys(INTERPOLATIONS, (1, 16.5)),
+    **dict.fromkeys(NEAREST, (1, 2.5)), **dict.fromkeys(SCANS, (1, 2.25)),
     **{name + OUTER: (1, 1.5) for name in SCANS}, **{name + OUTER: (1, 5.5) for name in SOFTMAXES},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
 What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums;
-of those that select one number, medians."""
+of those that select one number, medians; of interpolations, bilinear ones."""
 
 LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
 """Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
@@ -68,7 +75,7 @@ POOL_OUTPUT = 170
 """Instructions that eager pooling spends on the place of each output, before it loads its window."""
 
 ONE_BLOCK, NORM_ROW = 8e9, 4e9
-"""Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
+"""Bytes per second of nll_loss that adds up its rows, and of each row of a layer norm: each is one block."""
 
 ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
 """What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
@@ -91,8 +98,11 @@ SERIAL_US: dict[str, Callable[[float], float]] = {
 does there one step after the other. Measured on an H200 (torch 2.11, 2026-11) for lengths of 8 to 16384, one row and
 many (`benchmarks/serial_operators.py`)."""
 BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECTIONS, 1.2e-3)}
-BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
-"""For each row: it is a block of threads."""
+BY_ROW_US["rms_norm"] = BY_ROW_US["native_layer_norm"]  # CUDA's kernel is the same
+BY_ROW_US |= dict.fromkeys((*SELECTS_ROWS, "native_group_norm", "native_batch_norm" + TRAINING), 0.62e-3)
+"""For each row: it is a block of threads. The last two were not measured: no block takes less than a row's copy."""
+VECTOR = 16
+"""Bytes: rows of other lengths than a multiple have no block each where they are selected."""
 COUNTED_US = 40.0
 """Where truth values tell places: they are counted, and the host reads how many. `nonzero` is half of it."""
 WINDOW_US = 0.065
@@ -123,16 +133,30 @@ def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
     if name == "nonzero":
         return COUNTED_US / 2
     if name in CONTENDED_US:
+        read = _singly(row, scale) or read
         return read * max(CONTENDED_US[name] / max(outputs, 1.0), ADDED_US.get(name, 0.0))
     if name in REDUCTIONS:
         return _reduction_us(read, along)
     if not along:
-        return outputs * (MASKED_US if name == "masked_fill" else SINGLE_US) if row.accesses else 0.0
+        return _singly(row, scale) * (MASKED_US if name == "masked_fill" else SINGLE_US)
     if name in SCANS:
         return _scan_us(name, along, max(1.0, outputs / along))
     least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
     rows = (read if name in SELECTIONS or name == "topk" else outputs) / along
+    if name in SELECTS_ROWS and (along * _width(row)) % VECTOR:
+        rows = 0.0
     return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)
+
+
+def _singly(row: Row, scale: Scale) -> float:
+    """Elements of which one call computes each address."""
+    elements = row.accesses / max(row.calls, 1)
+    return elements * scale.of_tensor(round(elements))
+
+
+def _width(row: Row) -> float:
+    """Bytes of an element of the output."""
+    return next((tensor.unique / max(1, tensor.numel * row.calls) for tensor in row.tensors if tensor.stored), 4.0)
 
 
 def _reduction_us(read: float, along: float) -> float:
@@ -180,7 +204,7 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     work = (products + 2 * short * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
-    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" and along else 0.0
     if row.name == "native_layer_norm":
         memory = max(memory, unique * along / max(outputs, 1.0) / NORM_ROW)
     calls = calls_of(row, scale)
