@@ -161,6 +161,12 @@ def test_strides_of_a_descriptor_must_be_multiples_of_16_bytes_at_the_published_
     assert (verdict.status, verdict.reason) == ("invalid", "runtime_error") and "16" in verdict.detail
 
 
+def test_a_cluster_has_at_most_16_blocks(judge, tasks):
+    launch = LAUNCH.format("plain").replace("BLOCK=1024", "BLOCK=1024, num_ctas=32")
+    verdict = judged(judge, tasks, PLAIN, launch=launch)
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error") and "num_ctas" in verdict.detail
+
+
 def test_a_trace_that_fails_for_another_reason_refuses_nothing(judge, tasks):
     launch = "y += float(x.sum()) * 0\n        " + LAUNCH.format("plain")
     assert judged(judge, tasks, PLAIN, launch=launch).ok
