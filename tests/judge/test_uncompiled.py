@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from drkernel.judge import Judge
+from drkernel.types import Task
 from tests.judge.examples import examples
 
 UNCOMPILED = examples("uncompiled")
@@ -88,6 +89,82 @@ def test_whoever_catches_the_compilers_error_has_no_kernel_on_a_gpu(judge, tasks
     launch = "try:\n            {}\n        except Exception:\n            {}"
     both = launch.format(LAUNCH.format("chain"), LAUNCH.format("plain"))
     assert judged(judge, tasks, CHAIN, PLAIN, launch=both).ok
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "try:\n            {}\n        except Exception:\n            raise ValueError('no') from None",
+        "assert x[:0].tolist() == []\n        {}",
+    ],
+)
+def test_what_ends_a_trace_later_or_needs_no_data_hides_no_kernel(judge, tasks, launch):
+    verdict = judged(judge, tasks, CHAIN, launch=launch.format(LAUNCH.format("chain")))
+    assert (verdict.status, verdict.evidence["error"]) == ("invalid", "UnsupportedLanguageConstruct")
+
+
+DESCRIBED = """@triton.jit
+def described(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK])
+    y = tl.make_tensor_descriptor(y_ptr, [n], [1], [BLOCK])
+    i = tl.program_id(0) * BLOCK
+    y.store([i], tl.maximum(x.load([i]), 0.0))
+
+
+"""
+
+
+def test_a_descriptor_of_a_kernel_needs_an_allocator(judge, tasks):
+    launch = LAUNCH.format("described").replace("1024", "256")
+    verdict = judged(judge, tasks, DESCRIBED, launch=launch)
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error") and "set_allocator" in verdict.detail
+    allocator = (
+        "triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device='cuda'))\n        "
+    )
+    assert judged(judge, tasks, DESCRIBED, launch=allocator + launch).ok
+
+
+ODD = """
+import torch
+import torch.nn as nn
+ROWS, COLUMNS = 4096, 4097
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+def get_init_inputs():
+    return []
+SMALL = {"ROWS": 32, "COLUMNS": 64}
+"""
+ROWS_OF_BLOCKS = """@triton.jit
+def rows(x_ptr, y_ptr, m, n, OWN: tl.constexpr, B: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [B, B]) if OWN else x_ptr
+    i, j = tl.program_id(0) * B, tl.program_id(1) * B
+    row, column = i + tl.arange(0, B)[:, None], j + tl.arange(0, B)[None, :]
+    tl.store(y_ptr + row * n + column, tl.maximum(x.load([i, j]), 0.0), mask=(row < m) & (column < n))
+
+
+"""
+
+
+@pytest.mark.parametrize("of_kernel", [True, False])
+def test_strides_of_a_descriptor_must_be_multiples_of_16_bytes_at_the_published_sizes(judge, of_kernel):
+    given = "x" if of_kernel else "TensorDescriptor.from_tensor(x, [32, 32])"
+    launch = f"""triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+        m, n = x.shape
+        rows[(triton.cdiv(m, 32), triton.cdiv(n, 32))]({given}, y, m, n, OWN={of_kernel}, B=32)"""
+    code = source("from triton.tools.tensor_descriptor import TensorDescriptor\n\n\n", ROWS_OF_BLOCKS, launch=launch)
+    even = judge.judge(Task("even", ODD.replace("4097", "4096")), code)
+    assert even.ok, even
+    verdict = judge.judge(Task("odd", ODD), code)
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error") and "16" in verdict.detail
+
+
+def test_a_cluster_has_at_most_16_blocks(judge, tasks):
+    launch = LAUNCH.format("plain").replace("BLOCK=1024", "BLOCK=1024, num_ctas=32")
+    verdict = judged(judge, tasks, PLAIN, launch=launch)
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error") and "num_ctas" in verdict.detail
 
 
 def test_a_trace_that_fails_for_another_reason_refuses_nothing(judge, tasks):

@@ -206,3 +206,21 @@ def test_products_of_eight_bits_are_those():
     row = rows(lambda: torch._int_mm(a, b))["_int_mm"]
     assert (row.math, row.flops) == ("byte", 2 * 32 * 64 * 16)
     assert row.bytes_total == row.bytes_unique, "a transposed factor costs no more"
+
+
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell"])
+def test_a_cell_is_two_products_and_one_kernel_as_on_cuda(name):
+    cell, x = getattr(torch.nn, name)(16, 16), torch.randn(4, 16)
+    found = rows(lambda: cell(x))
+    assert found.keys() - {"zeros"} == {"mm", f"_thnn_fused_{name.lower().replace('cell', '_cell')}"}
+    assert found["mm"].calls == 2 and found["mm"].flops == 2.0 * 4 * sum(
+        w.numel() for w in cell.parameters() if w.dim() == 2
+    )
+
+
+def test_a_recurrent_layer_is_one_operator_of_many_steps_as_on_cuda():
+    layer, x = torch.nn.GRU(8, 16, num_layers=2, bidirectional=True, batch_first=True), torch.randn(4, 9, 8)
+    found = rows(lambda: layer(x))
+    assert found.keys() == {"zeros", "gru"} and found["gru"].calls == 9 * 2 * 2
+    weights = sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
+    assert found["gru"].flops == 2.0 * 4 * 9 * weights

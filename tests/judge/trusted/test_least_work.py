@@ -38,10 +38,19 @@ def found(inputs: str, result: str, init: str = "pass", train: bool = False) -> 
         ("torch.rand(64, 32)", "torch.tanh(x[:, :16]) * x[:, 16:]", "pass", 64 * 32, 64 * 16),
         ("torch.rand(64, 32)", "x[:8] * 2", "pass", 8 * 32, 8 * 32),
         ("torch.rand(64, 32)", "x.t()", "pass", 0, 0),
+        (
+            "torch.rand(64, 32), torch.rand(4, 32)",
+            "(x.index_copy_(0, torch.arange(4), y), y * 2)[1]",
+            "pass",
+            4 * 32,
+            4 * 32,
+        ),
         ("torch.rand(64, 1).expand(64, 32)", "x + 1", "pass", 64, 64 * 32),
         ("torch.rand(64, 32), torch.rand(64, 32)", "x * 2", "pass", 64 * 32, 64 * 32),
         ("torch.rand(64, 32)", "self.a(x)", "self.a = nn.Linear(32, 8)", 64 * 32 + 32 * 8 + 8, 64 * 8),
         ("torch.rand(64, 32)", "x * 2", "self.a = nn.Linear(32, 8)", 64 * 32, 64 * 32),
+        ("torch.rand(2, 8, 16, 16)", "F.avg_pool2d(x, 1, 4)", "pass", 2 * 8 * 4 * 4, 2 * 8 * 4 * 4),
+        ("torch.rand(2, 8, 16, 16)", "self.a(x)", "self.a = nn.Conv2d(8, 4, 1, 2, bias=False)", 16 * 64 + 32, 8 * 64),
     ],
 )
 def test_bytes_are_those_of_what_is_read_and_written_once(inputs, result, init, read, written):

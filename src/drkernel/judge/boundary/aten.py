@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
-from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.attention import attention_flops, needed_share
+from drkernel.judge.boundary.attention import needed_share
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
-from drkernel.judge.boundary.dimensions import MASK, SCANS, SOFTMAXES, dimension
+from drkernel.judge.boundary.dimensions import MASK, SCANS, SCATTERS, SOFTMAXES, dimension, places
+from drkernel.judge.boundary.flops import FLOPS, flops_of
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
-from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
+from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read
 from drkernel.judge.boundary.witness import executing
 
 SECTOR = 32
@@ -42,26 +43,13 @@ GATHERS = frozenset(
 )
 """Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
 
-PRODUCTS = frozenset(
-    {
-        "_trilinear", "_euclidean_dist", "_cdist_forward", "_pdist_forward", "_embedding_bag", "ormqr", "addbmm",
-        "_embedding_bag_forward_only", "_int_mm", "_addmm_activation", "cholesky_solve", "cholesky_inverse", "geqrf",
-        "triangular_solve", "_weight_int4pack_mm", "_weight_int8pack_mm", "_scaled_mm", "_grouped_mm", "mkldnn_linear",
-        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "linear", "matrix_exp", "lu_unpack",
-    }
-)  # fmt: skip
-"""Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
 EIGHT_BITS = frozenset({"_int_mm", "_scaled_mm"})
 """Those of int8 and fp8."""
-_NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 _FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
 """Which arguments of products of matrices are their factors."""
 _LEAST_DIAGONAL = 8
 """Rows of a matrix that may be taken for a diagonal one."""
-
-_FLOPS = {packet.__name__: count for packet, count in flop_registry.items()}
-"""Formulas of torch by operator, each behind a wrapper that finds tensors in a way that anybody may change."""
 
 _alias = torch._C.TensorBase.detach
 """A tensor of the same memory without Python attributes; taken at the start, before anybody may change it."""
@@ -112,14 +100,15 @@ class Recorder(TorchDispatchMode):
         read, written = _operands(func, name, args, kwargs, result)
         name = _algorithm(name, read, written)
         name += TRAINING if name == "native_batch_norm" and args[5] else ""
-        strided = func._overloadpacket.__name__ not in _FLOPS and name not in EIGHT_BITS
+        strided = func._overloadpacket.__name__ not in FLOPS and name not in EIGHT_BITS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         names = [argument.name for argument in func._schema.arguments]
         given = dict(zip(names, args, strict=False)) | kwargs
         needed, (along, suffix) = needed_share(given), dimension(name, given)
-        flops = needed * _flops(func, args, kwargs, result)
+        flops = needed * flops_of(func, args, kwargs, result)
         share, number = share_read(func, args, kwargs), steps(func._overloadpacket.__name__, args)
-        row = self.add(name + suffix, read, written, flops, strided, along, scattered, number, share)
+        stored = places(name.removesuffix("_"), given) if name.removesuffix("_") in SCATTERS else None
+        row = self.add(name + suffix, read, written, flops, strided, along, scattered, number, share=share, places=stored)
         row.dense_flops += flops * lanes(func, args, kwargs)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
@@ -135,6 +124,7 @@ class Recorder(TorchDispatchMode):
         scattered: bool = False,
         calls: int = 1,
         share: float = 1.0,
+        places: int | None = None,
     ) -> Row:
         """Records one operator. Returns its row.
 
@@ -144,6 +134,7 @@ class Recorder(TorchDispatchMode):
             scattered: it has to compute the address of each element.
             calls: how many equal operators, or steps, it stands for.
             share: how much of the first operand it reads.
+            places: how many numbers it writes, if not all; in place, it leaves the others alone.
         """
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
@@ -156,11 +147,13 @@ class Recorder(TorchDispatchMode):
             self.trace.rows.append(row)
         row.calls += calls
         row.flops += flops
-        row.accesses += numel if scattered else 0
+        row.accesses += numel if scattered else places or 0
         row.arithmetic += max([t.numel() for t in read + written], default=0)
         for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
+            if places is not None and name.endswith("_") and (stored or tensor is read[0]):
+                limit = places
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
             total = max(total, limit * tensor.element_size()) if limit is not None else total
             if strided and tensor.numel() > max(numel, distinct_elements(tensor)):  # a reduction of windows
@@ -220,10 +213,66 @@ def keep_fused_operators_whole() -> None:
         bound = eps if eps is None else float(eps)
         with _pop_mode_temporarily(), executing("aten::rms_norm"):
             result = original(input, sizes, weight, bound)
-        recorder.add("rms_norm", [plain(t) for t in (input, weight) if isinstance(t, Tensor)], [result])
+        read = [plain(t) for t in (input, weight) if isinstance(t, Tensor)]
+        recorder.add("rms_norm", read, [result], along=math.prod(sizes))
         return result
 
     torch.rms_norm = rms_norm
+    for name in ("gru", "rnn_tanh", "rnn_relu"):
+        layer = _whole_layer(name, getattr(torch, name))
+        for module in (torch, torch._VF):
+            setattr(module, name, layer)
+    for name in ("lstm_cell", "gru_cell"):
+        cell = _whole_cell(name, getattr(torch, name))
+        for module in (torch, torch._VF):
+            setattr(module, name, cell)
+
+
+def _whole_layer(name: str, original: Callable) -> Callable:
+    """A recurrent layer of CUDA's, which is one operator of so many steps; the CPU has ten operators in each step."""
+
+    @functools.wraps(original)
+    def layer(*args: Any) -> Any:
+        recorder = _get_current_dispatch_mode()
+        given = parts(args[:3])
+        if not isinstance(recorder, Recorder) or len(args) != 9 or not all(isinstance(t, Tensor) for t in given):
+            return original(*args)
+        tensor, state, weights = plain(args[0]), plain(args[1]), list(plain(args[2]))
+        layers, dropout = operator.index(args[4]), float(args[5])  # now: what an object says, its code may compute
+        has_biases, train, both, batch_first = (bool(args[place]) for place in (3, 6, 7, 8))
+        with _pop_mode_temporarily(), executing(f"aten::{name}"):
+            result = original(tensor, state, weights, has_biases, layers, dropout, train, both, batch_first)
+        steps = tensor.shape[1 if batch_first else 0] * layers * (1 + both)
+        read = [tensor, state, *weights]
+        flops = recurrent_flops((tensor, weights), result)
+        recorder.add(name, read, list(result), flops, strided=False, calls=steps).dense_flops += flops
+        return result
+
+    return layer
+
+
+def _whole_cell(name: str, original: Callable) -> Callable:
+    """A step of a recurrent layer, which CUDA runs as two products and one kernel, and the CPU as a dozen operators."""
+
+    @functools.wraps(original)
+    def cell(*args: Any) -> Any:
+        recorder, given = _get_current_dispatch_mode(), parts(args)
+        if not isinstance(recorder, Recorder) or len(args) < 4 or not all(isinstance(t, Tensor) for t in given):
+            return original(*args)
+        args = plain(args)
+        with _pop_mode_temporarily(), executing(f"aten::{name}"):
+            result = original(*args)
+            (tensor, *state), (inner, outer, *biases) = parts(args[:2]), args[2:]
+            made = [
+                torch.empty(len(tensor), len(weight), dtype=weight.dtype, device="meta") for weight in (inner, outer)
+            ]
+        for factors in zip((tensor, state[0]), (inner, outer), strict=True):
+            flops = 2.0 * len(tensor) * factors[1].numel()
+            recorder.add("mm", list(factors), made[:1], flops, strided=False).dense_flops += flops
+        recorder.add(f"_thnn_fused_{name}", [*made, *state, *biases], parts([result]))
+        return result
+
+    return cell
 
 
 def plain(value: Any) -> Any:
@@ -255,6 +304,8 @@ def _algorithm(name: str, read: list[Tensor], written: list[Tensor]) -> str:
         return f"_{plain}"
     if name in CONVOLUTIONS:
         return "convolution"
+    if plain == "index_put" and len(read) == 3 and read[1].dtype == torch.bool and not read[2].dim():
+        return name.replace("index_put", "masked_fill")  # as CUDA does where the value is a number
     if plain in ("index", "index_put") and any(tensor.dtype == torch.bool for tensor in read[1:]):
         return plain + MASK
     if name in ("index", "take"):
@@ -333,46 +384,3 @@ def _is_diagonal(matrix: Tensor) -> bool:
         return False
     diagonal = matrix.diagonal(dim1=-2, dim2=-1).count_nonzero()
     return int(matrix.count_nonzero()) == int(diagonal) > matrix.shape[-1] // 2
-
-
-def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
-    name = func._overloadpacket.__name__.removesuffix("_")  # in place, the work is the same
-    if name in CONVOLUTIONS:
-        return terms(func, args, kwargs, result)
-    if (count := _FLOPS.get(name)) is not None:
-        by_shape = getattr(count, "__wrapped__", None)
-        if by_shape is None:
-            return float(count(*args, **kwargs, out_val=result))
-        return float(by_shape(*_shapes(args), **_shapes(kwargs), out_shape=_shapes(result)))
-    if (special := _EXTRA_FLOPS.get(name)) is not None:
-        return float(special(args, result))
-    multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
-    return _as_product(args, kwargs, result) if multiplies else 0.0
-
-
-def _shapes(value: Any) -> Any:
-    """A value with shapes in the place of tensors."""
-    if isinstance(value, dict):
-        return {name: _shapes(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_shapes(part) for part in value]
-    return value.shape if isinstance(value, Tensor) else value
-
-
-def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
-    """Of a matrix product with operands of these sizes: [M, K] and [K, N] give [M, N] by sqrt(MK * KN * MN) terms."""
-    read = sorted(t.numel() for t in parts((args, list(kwargs.values()))) if isinstance(t, Tensor))
-    written = max((t.numel() for t in parts(result) if isinstance(t, Tensor)), default=0)
-    return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
-
-
-_EXTRA_FLOPS: dict[str, Callable[[tuple, Any], float]] = {
-    "_scaled_dot_product_flash_attention_for_cpu": attention_flops,
-    "_scaled_dot_product_fused_attention_overrideable": attention_flops,
-    "mkldnn_rnn_layer": recurrent_flops,
-    "lstm": recurrent_flops,
-    "gru": recurrent_flops,
-    "mv": lambda args, result: 2.0 * args[0].numel(),
-    "dot": lambda args, result: 2.0 * args[0].numel(),
-    "addmv": lambda args, result: 2.0 * args[1].numel(),
-}

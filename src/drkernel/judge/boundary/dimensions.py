@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from drkernel.judge.boundary.sequences import BY_COLUMNS
 
@@ -31,6 +34,18 @@ transposed one."""
 EXTREMES = frozenset({"max", "min", "argmax", "argmin"})
 REDUCTIONS = EXTREMES | MOMENTS | {"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all"}
 
+SCATTERS = frozenset({"index_add", "index_copy", "index_put", "scatter", "scatter_add", "scatter_reduce"})
+"""Operators that write at places which numbers tell."""
+
+INTERPOLATIONS = (
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+"""Each thread goes through all channels of its place."""
+
+ADDS = ":add"
+"""Suffix of `index_put` where it adds to what is there."""
+
 _ALONG_ONE = SCANS | SOFTMAXES | SORTS | {"topk"}
 _WHOLE = SORTS - {"sort", "kthvalue", "mode"}
 """Those that take all elements where no dimension is given."""
@@ -39,43 +54,65 @@ _WHOLE = SORTS - {"sort", "kthvalue", "mode"}
 def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
     """How long the dimension is that an operator works along, and a suffix of its name.
 
-    Of a layer norm, elements of a row; of a reduction, those of the last dimensions that it reduces; of linear algebra,
-    columns of a matrix; of a selection of rows, elements of one; of a pool, those of a window; of a bilinear
-    interpolation, planes; else 0.
+    Of a norm, elements that one block of threads goes through; of a reduction, neighbours in memory that it reduces; of
+    linear algebra, columns of a matrix; of a selection of rows, elements of one; of a pool, those of a window; of a
+    loss of classes, rows that it adds up; of an interpolation, planes; else 0.
 
     Args:
         given: its arguments by name.
     """
     first: Any = next(iter(given.values()), None)
-    if name == "native_layer_norm":
-        return math.prod(given["normalized_shape"]), ""
-    if name in BY_COLUMNS:
-        return first.shape[-1] if first.dim() else 1, ""
+    if name in _LENGTHS:
+        return _LENGTHS[name](first, given), ""
     if name in SELECTS_ROWS:
         return _selected_row(name, first, given), ""
     if name == "convolution":
         return 0, _kind(given)
-    if "kernel_size" in given and "pool" in name:
-        return math.prod(given["kernel_size"]), ""
-    if "output_size" in given and "adaptive" in name:
-        sizes = given["output_size"]
-        return math.ceil(math.prod(first.shape[-len(sizes) :]) / max(1, math.prod(sizes))), ""
-    if name == "upsample_bilinear2d":
-        return math.prod(first.shape[:2]), ""
-    if name in REDUCTIONS:
-        return _reduced_row(first, given.get("dim")), ""
+    if name.startswith("index_put"):
+        return 0, ADDS if given.get("accumulate") else ""
+    if "pool" in name and ("kernel_size" in given or "output_size" in given):
+        return _window(first, given), ""
     if name not in _ALONG_ONE:
         return 0, ""
     place, last = given.get("dim", None if name in _WHOLE else -1), first.dim() - 1
     if place is None or last < 0:
         return math.prod(first.shape), ""
-    outer = name in SCANS | SOFTMAXES and place not in (-1, last)
+    outer = name in SCANS | SOFTMAXES and place not in (-1, last) and not _is_row(name, first.shape, place)
     return first.shape[place], OUTER if outer else ""
+
+
+def _window(tensor: Any, given: dict[str, Any]) -> int:
+    if "kernel_size" in given:
+        return math.prod(given["kernel_size"])
+    sizes = given["output_size"]
+    return math.ceil(math.prod(tensor.shape[-len(sizes) :]) / max(1, math.prod(sizes)))
+
+
+def _is_row(name: str, shape: Sequence[int], place: int) -> bool:
+    """Whether numbers along a dimension are neighbours to an operator though it is not the last: a softmax looks at the
+    sizes of those behind it, a scan asks whether there is anything else."""
+    behind, length = math.prod(shape[place % len(shape) + 1 :]), shape[place]
+    return behind == 1 if name in SOFTMAXES else length == math.prod(shape)
+
+
+def places(name: str, given: dict[str, Any]) -> int | None:
+    """How many numbers one of SCATTERS writes; None where only data tell."""
+    if name.startswith("scatter"):
+        return given["index"].numel()
+    if name != "index_put":
+        return given["source"].numel()
+    indices, rest = given["indices"], given["self"].shape[len(given["indices"]) :]
+    if any(index is None or index.dtype in _TRUTH for index in indices):
+        return None
+    return math.prod(torch.broadcast_shapes(*(index.shape for index in indices))) * math.prod(rest)
+
+
+_TRUTH = (torch.bool, torch.uint8)
 
 
 def _selected_row(name: str, tensor: Any, given: dict[str, Any]) -> int:
     """Elements of a row where numbers select along the first dimension alone; else 0."""
-    elsewhere = len(given["indices"]) != 1 if name == "index" else bool(given.get("dim"))
+    elsewhere = len(given.get("indices", ())) != 1 if name == "index" else bool(given.get("dim"))
     return 0 if elsewhere else math.prod(tensor.shape[1:])
 
 
@@ -86,11 +123,23 @@ def _kind(given: dict[str, Any]) -> str:
 
 
 def _reduced_row(tensor: Any, dim: Any) -> int:
-    """Elements of the last dimensions, as far as they are reduced; 0 where the last one is not."""
+    """Elements of the dimensions that are the nearest in memory, as far as they are reduced."""
     places = [dim] if isinstance(dim, int) else dim or range(tensor.dim())
     reduced, row = {place % max(1, tensor.dim()) for place in places}, 0
-    for place in reversed(range(tensor.dim())):
+    several = [place for place in reversed(range(tensor.dim())) if tensor.shape[place] != 1]
+    for place in sorted(several, key=tensor.stride):
         if place not in reduced:
             break
         row = (row or 1) * tensor.shape[place]
     return row
+
+
+_LENGTHS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
+    "native_layer_norm": lambda first, given: math.prod(given["normalized_shape"]),
+    "native_group_norm": lambda first, given: first.numel() // max(1, first.shape[0] * given["group"]),
+    "native_batch_norm:training": lambda first, given: first.numel() // max(1, first.shape[1]),
+    "nll_loss_forward": lambda first, given: given["target"].numel() if given["reduction"] else 0,
+    **dict.fromkeys(BY_COLUMNS, lambda first, given: first.shape[-1] if first.dim() else 1),
+    **dict.fromkeys(INTERPOLATIONS, lambda first, given: math.prod(first.shape[:2])),
+    **dict.fromkeys(REDUCTIONS, lambda first, given: _reduced_row(first, given.get("dim"))),
+}

@@ -89,6 +89,8 @@ class Row:
     """Sum over these bytes of the bytes that the program moved in between: what a cache had to hold to serve them."""
     lanes: float = 0.0
     """Of a Triton kernel's loads and stores, those that are not masked."""
+    exchanges: float = 0.0
+    """Of a Triton kernel, reductions and scans of all programs: what follows waits for the threads of its program."""
     contention: int = 0
     """Atomic operations of one launch at the address that has most."""
 
@@ -122,6 +124,8 @@ class Row:
     """As `flops` there, likewise."""
     full_accesses: float = 0.0
     """As `accesses` there, likewise."""
+    full_exchanges: float = 0.0
+    """As `exchanges` there, likewise."""
     full_lanes: float = 0.0
     """As `lanes` there, likewise."""
     full_moved: float = 0.0
@@ -248,6 +252,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "reused": _Amount,
     "reach": _Amount,
     "lanes": _Amount,
+    "exchanges": _Amount,
     "contention": _Count,
     "moved": _Amount,
     "stored": _Amount,

@@ -100,7 +100,8 @@ class _Counter(Recorder):
         for tensor in read:
             if (regions := self._regions.get(_memory(tensor))) is not None:
                 place = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
-                gathered = name in GATHERS and tensor is read[0]
+                in_place = name.endswith("_") and others.get("places") is not None
+                gathered = (name in GATHERS or in_place) and tensor is read[0]
                 share = others.get("share", 1.0) if tensor is read[0] else 1.0
                 regions[place] = max(0 if gathered else int(share * _bytes(tensor)), regions.get(place, 0))
         return row

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.boundary import aten
+from drkernel.judge.boundary import flops
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import (
     attribution,
@@ -320,7 +320,7 @@ def _is_narrow(value: Any) -> bool:
 
 
 def _multiplies(name: str) -> bool:
-    return name in PRODUCTS or name in aten.PRODUCTS or name == "convolution_backward" or "attention" in name
+    return name in PRODUCTS or name in flops.PRODUCTS or name == "convolution_backward" or "attention" in name
 
 
 class _NarrowFactors(TorchDispatchMode):

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import group_norm, interpolate, nll_loss
 
 from drkernel.judge.boundary.dimensions import SCANS, SELECTIONS, SORTS
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
-from drkernel.judge.devices.simulated.eager import BY_ROW_US, CONTENDED_US, EAGER, SERIAL_US
+from drkernel.judge.devices.simulated.eager import BY_ROW_US, CONTENDED_US, EAGER, INTERPOLATIONS, NEAREST, SERIAL_US
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
 from drkernel.judge.devices.simulated.roofline import estimate_times
@@ -130,6 +131,83 @@ def test_what_runs_one_step_after_the_other_takes_as_long_as_on_a_gpu(name):
     assert 0.6 < longest.microseconds / measured < 1.6
 
 
+def priced(operator) -> float:
+    with record() as trace:
+        operator()
+    return total(trace)
+
+
+IDS = torch.arange(65536) % 1000
+SAME = {
+    "a softmax of rows with one number behind each": (
+        lambda: random(64, 4096, 1).softmax(1),
+        lambda: random(64, 4096).softmax(1),
+    ),
+    "a scan of one column": (lambda: random(65536, 1).cumsum(0), lambda: random(65536).cumsum(0)),
+    "a sum of short columns, turned": (lambda: random(32, 65536).t().sum(-1), lambda: random(32, 65536).sum(0)),
+    "a number where a mask is": (
+        lambda: random(512, 512).index_put_((IDS.view(256, 256).repeat(2, 2) > 9,), torch.tensor(0.0)),
+        lambda: random(512, 512).masked_fill_(IDS.view(256, 256).repeat(2, 2) > 9, 0.0),
+    ),
+    "selected rows of a number": (lambda: random(1000, 1).index_select(0, IDS), lambda: random(1000)[IDS]),
+    "few rows that are added to many": (
+        lambda: random(65536, 64).index_add_(0, IDS[:64], random(64, 64)),
+        lambda: random(1000, 64).index_add_(0, IDS[:64], random(64, 64)),
+    ),
+    "few rows that are put among many": (
+        lambda: random(65536, 64).index_copy_(0, IDS[:64], random(64, 64)),
+        lambda: random(1000, 64).index_copy_(0, IDS[:64], random(64, 64)),
+    ),
+    "a layer norm without means": (
+        lambda: torch.rms_norm(random(65536, 64), (64,)),
+        lambda: torch.layer_norm(random(65536, 64), (64,)),
+    ),
+    "a bilinear interpolation of one plane of a volume": (
+        lambda: interpolate(random(4, 16, 1, 32, 32), scale_factor=(1, 2, 2), mode="trilinear"),
+        lambda: interpolate(random(4, 16, 32, 32), scale_factor=2, mode="bilinear"),
+    ),
+    "a recurrent layer of three gates or four": (
+        lambda: torch.nn.GRU(64, 64)(torch.zeros(32, 8, 64)),
+        lambda: torch.nn.LSTM(64, 64)(torch.zeros(32, 8, 64)),
+    ),
+}
+"""Two ways to ask for what takes a GPU as long."""
+
+
+@pytest.mark.parametrize("name", SAME)
+@torch.no_grad()
+def test_what_takes_a_gpu_as_long_has_one_price(name):
+    one, other = (longest(operator) for operator in SAME[name])
+    assert one == pytest.approx(other, rel=0.35)
+
+
+def longest(operator) -> float:
+    with record() as trace:
+        operator()
+    rows = [row for row in trace.rows if row.name not in MAKES]
+    return max(row.microseconds for row in estimate_times(OpTrace(rows), GPUS["H200"], Scale()))
+
+
+MAKES = {"rand", "uniform_", "zeros", "arange", "repeat", "gt", "ones"}
+"""Operators that make operands."""
+
+
+def test_a_loss_of_each_row_takes_no_single_block():
+    rows, classes = random(65536, 16), IDS % 16
+    each, summed = (priced(lambda r=r: nll_loss(rows, classes, reduction=r)) for r in ("none", "sum"))
+    assert summed > 10 * each
+
+
+def test_blocks_of_threads_start_one_after_the_other_whatever_the_norm():
+    rows = random(2**18, 16)
+    for norm in (lambda: group_norm(rows, 1), lambda: torch.layer_norm(rows, (16,))):
+        assert priced(norm) > 150
+
+
+def test_one_number_that_is_taken_has_a_price():
+    assert 2 < priced(lambda: random(64).take(torch.tensor([3]))) < 10
+
+
 def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
     schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")]
     found = {s.name[6:] for s in schemas if {"values", "indices"} <= {value.name for value in s.returns}}
@@ -137,7 +215,8 @@ def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
 
 
 def test_what_one_algorithm_does_has_one_price_whatever_its_name():
-    for same in (SORTS - SELECTIONS - {"unique_consecutive"}, SELECTIONS, SCANS - {"logcumsumexp"}):
+    scans = SCANS - {"logcumsumexp"}
+    for same in (SORTS - SELECTIONS - {"unique_consecutive"}, SELECTIONS, scans, INTERPOLATIONS, NEAREST):
         assert len({EAGER[name] for name in same}) == 1
 
 

@@ -377,3 +377,11 @@ def test_atomic_operations_at_one_address_wait_for_each_other():
     scale = Scale(64.0, numel={10**6: 64.0})
     grown = lambda **fields: total(kernel(programs=128, unique=4000, contention=128, **fields), scale)
     assert grown(full_grid=2.0**20) == pytest.approx(1841, rel=0.05)
+
+
+def test_a_program_that_reduces_again_and_again_waits_each_time():
+    some, many = (total(kernel(64, 64_000, exchanges=64.0 * number)) for number in (2, 1000))
+    assert some < 5 and many == pytest.approx(1000 * 0.06, rel=0.1)
+    assert total(kernel(64, 64_000, exchanges=64.0 * 2, full_exchanges=64.0 * 1000, full_grid=64.0)) == many
+    rows = [total(kernel(262_144, exchanges=262_144.0 * number)) for number in (0, 2)]
+    assert rows[1] == pytest.approx(rows[0], rel=0.01)  # others load meanwhile

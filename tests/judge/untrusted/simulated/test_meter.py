@@ -204,3 +204,35 @@ def test_atomic_operations_are_counted_by_address(bins, contention):
     with record() as trace:
         counts[(8,)](x, torch.zeros(bins), 1000, BINS=bins, BLOCK=128)
     assert trace.rows[-1].contention == contention
+
+
+@triton.jit
+def normed(x, y, steps, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    for _ in range(steps):
+        v = v / (1.0 + tl.sum(v, 0))
+    tl.store(y + i, tl.cumsum(v, 0))
+
+
+def test_reductions_and_scans_are_counted_by_program():
+    x = torch.rand(256)
+    with record() as trace:
+        normed[(4,)](x, torch.empty(256), 9, BLOCK=64)
+    assert trace.rows[-1].exchanges == 4 * 10
+
+
+@triton.jit
+def in_bins(x, y, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    numbers = tl.load(x + tl.arange(0, BLOCK))
+    tl.store(y + tl.arange(0, BINS), tl.histogram(numbers, BINS))
+
+
+def test_a_histogram_goes_through_its_numbers_for_each_32_bins():
+    x = torch.zeros(1024, dtype=torch.int32)
+    arithmetic = []
+    for bins in (32, 1024):
+        with record() as trace:
+            in_bins[(1,)](x, torch.empty(bins, dtype=torch.int32), BINS=bins, BLOCK=1024)
+        arithmetic.append(trace.rows[-1].arithmetic)
+    assert arithmetic[1] > 8 * arithmetic[0] > 8 * 1024 * 5

@@ -3,7 +3,7 @@
 Triton's interpreter takes more than its compiler does. So a tracer, as on a GPU (cuda/precompile.py), runs the
 submission at the published sizes on tensors without data, and compiles what is launched until its shared memory is
 known. What ends a trace for another reason says nothing of a kernel. Where a submission catches what its kernels raise
-and none of them can be launched, its outputs are not theirs on a GPU.
+and none of them can be launched, its outputs are not theirs on a GPU, whatever it does or raises then.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _failures(process: Process, call: Call, source: str, name: str, timeout_s: f
     questions: list[dict[str, Any]] = [{"do": "load", "source": source, "name": name, "known": []}]
     for question in [*questions, {"do": "trace", **vars(call)}]:
         reply = parse(process.request(question, deadline), TracerReply)
+        if reply.error and reply.definite:
+            return [failed(reply.error)]
         if reply.error:
-            return [failed(reply.error)] if reply.definite else []
+            break
     caught = [] if reply.launched else reply.failures
     return [failed(failure.error) for failure in caught]

@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from drkernel.judge.boundary.aten import TRAINING
 from drkernel.judge.boundary.dimensions import (
+    ADDS,
     DEPTHWISE,
     EXTREMES,
     GROUPED,
+    INTERPOLATIONS,
     MASK,
     MOMENTS,
     OUTER,
@@ -43,6 +45,8 @@ for convolutions in fp32, the third for loops of tl.dot, which load several tile
 SINGLE_US, MASKED_US = 2.6e-6, 4.7e-6
 """For each number of element-wise operators that address each element singly, see Row.accesses; of `masked_fill`."""
 
+NEAREST = tuple(f"{name}{rank}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3))
+
 EAGER: dict[str, tuple[int, float]] = {
     "native_layer_norm": (1, 1.4), "native_group_norm": (3, 4.3),
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
@@ -57,13 +61,13 @@ EAGER: dict[str, tuple[int, float]] = {
     "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
     "segment_reduce": (7, 6.0), "pixel_shuffle": (1, 1.7),
     "_softmax_backward_data": (1, 2.0), "native_layer_norm_backward": (2, 2.4), "constant_pad_nd": (1, 1.85),
-    "upsample_bilinear2d": (1, 2.5),
-    "upsample_nearest2d": (1, 2.5), **dict.fromkeys(SCANS, (1, 2.25)), "logcumsumexp": (1, 5.6),
+    **dict.fromkeys(INTERPOLATIONS, (1, 2.5)), **dict.fromkeys(NEAREST, (1, 2.5)),
+    **dict.fromkeys(SCANS, (1, 2.25)), "logcumsumexp": (1, 5.6),
     **{name + OUTER: (1, 1.5) for name in SCANS}, **{name + OUTER: (1, 5.5) for name in SOFTMAXES},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
 What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums;
-of those that select one number, medians."""
+of those that select one number, medians; of interpolations, bilinear ones."""
 
 LONG_ROW, LONG_FACTORS = 1024, {"_softmax": 1.6, "_log_softmax": 1.45}
 """Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
@@ -79,7 +83,7 @@ POOL_PLACE = {"avg_pool3d": 30}
 """And on each place of the window."""
 
 ONE_BLOCK, NORM_ROW = 8e9, 4e9
-"""Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
+"""Bytes per second of nll_loss that adds up its rows, and of each row of a layer norm: each is one block."""
 
 ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
 """What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
@@ -102,12 +106,16 @@ SERIAL_US: dict[str, Callable[[float], float]] = {
 does there one step after the other. Measured on an H200 (torch 2.11, 2026-11) for lengths of 8 to 16384, one row and
 many (`benchmarks/serial_operators.py`)."""
 BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECTIONS, 1.2e-3)}
-BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
-"""For each row: it is a block of threads."""
+BY_ROW_US["rms_norm"] = BY_ROW_US["native_layer_norm"]  # CUDA's kernel is the same
+BY_ROW_US |= dict.fromkeys((*SELECTS_ROWS, "native_group_norm", "native_batch_norm" + TRAINING), 0.62e-3)
+"""For each row: it is a block of threads. The last two were not measured: no block takes less than a row's copy."""
+VECTOR = 16
+"""Bytes: rows of other lengths than a multiple have no block each where they are selected."""
 COUNTED_US = 40.0
 """Where truth values tell places: they are counted, and the host reads how many. `nonzero` is half of it."""
 PLANE_US, RESIDENT = 0.4, 270_000
-"""Of each plane of a bilinear interpolation: a thread goes through all of them; and how many threads run at a time."""
+"""Of each plane of an interpolation: a thread goes through all of them; and how many threads run at a time. Bilinear
+ones were measured."""
 WINDOW_US = 0.065
 """For each element of a pool's window: a thread goes through it."""
 SHORT_ROW_US = 5e-6
@@ -125,7 +133,7 @@ HIDDEN = 0.7
 """Of the shorter of both, what products in 16 bits compute while they load."""
 SCAN_US, PLACES_US = 1.15, 2.7
 """Of one step of a scan along rows, whose threads take two numbers each; the second of those that tell places, too."""
-CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put": 0.5}
+CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put" + ADDS: 0.5}
 """For each number that is added to one place, where they are spread evenly."""
 ADDED_US = {"index_add": 8e-6}
 """For each number that is added anywhere."""
@@ -137,24 +145,38 @@ def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
     Args:
         along, outputs: at full size, `row.block` and `row.output_numel`.
     """
-    name, read = row.name.removesuffix("_"), largest(row.tensors, scale)
+    name, read = row.name.removesuffix("_").replace("_:", ":"), largest(row.tensors, scale)
     if name.endswith(MASK) or name == "masked_select":
         return COUNTED_US
     if name == "nonzero":
         return COUNTED_US / 2
     if name in CONTENDED_US:
+        read = _singly(row, scale) or read
         return read * max(CONTENDED_US[name] / max(outputs, 1.0), ADDED_US.get(name, 0.0))
     if name in REDUCTIONS:
         return _reduction_us(read, along)
     if not along:
-        return outputs * (MASKED_US if name == "masked_fill" else SINGLE_US) if row.accesses else 0.0
+        return _singly(row, scale) * (MASKED_US if name == "masked_fill" else SINGLE_US)
     if name in SCANS:
         return _scan_us(name, along, max(1.0, outputs / along))
-    if name == "upsample_bilinear2d":
+    if name in INTERPOLATIONS:
         return 3.0 + PLANE_US * along * math.ceil(outputs / along / RESIDENT)
     least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
     rows = (read if name in SELECTIONS or name == "topk" else outputs) / along
+    if name in SELECTS_ROWS and (along * _width(row)) % VECTOR:
+        rows = 0.0
     return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)
+
+
+def _singly(row: Row, scale: Scale) -> float:
+    """Elements of which one call computes each address."""
+    elements = row.accesses / max(row.calls, 1)
+    return elements * scale.of_tensor(round(elements))
+
+
+def _width(row: Row) -> float:
+    """Bytes of an element of the output."""
+    return next((tensor.unique / max(1, tensor.numel * row.calls) for tensor in row.tensors if tensor.stored), 4.0)
 
 
 def _reduction_us(read: float, along: float) -> float:
@@ -208,7 +230,7 @@ def _work_s(row: Row, gpu: Gpu, scale: Scale, outputs: float) -> float:
 def _memory_s(row: Row, gpu: Gpu, scale: Scale, factor: float, rows: float) -> float:
     unique, total = traffic(row, scale)
     seconds = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
-    seconds += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    seconds += unique / ONE_BLOCK if row.name == "nll_loss_forward" and row.block else 0.0
     return max(seconds, unique / rows / NORM_ROW) if row.name == "native_layer_norm" else seconds
 
 

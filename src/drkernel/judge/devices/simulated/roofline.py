@@ -50,6 +50,9 @@ FASTER_THAN_DATA = 1.25
 
 ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
+EXCHANGE_NS = 60.0
+"""Time that a reduction adds: five exchanges between the threads of a warp, one after the other, at 12 ns. Not
+measured; between warps it is more."""
 
 SERIAL, FEW_SERIAL = 0.52, 0.67
 """Memory and arithmetic overlap: together they take the longer of their times, or this proportion of their sum; the
@@ -175,7 +178,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
-        accesses * ACCESS_NS * 1e-9 / together + unique / PROGRAM_BANDWIDTH / moving,
+        (accesses * ACCESS_NS + _exchanges(row, scale, fewest) * EXCHANGE_NS) * 1e-9 / together
+        + unique / PROGRAM_BANDWIDTH / moving,
     )
     block, padding = _block(row, fewest, scale)
     grown, told = row.arithmetic * (by_hand or growth * padding), not products and is_told(row, unique)
@@ -196,6 +200,12 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     return (
         1e6 * max(busy, all_programs * gpu.program_ns * 1e-9, contended * ATOMIC_NS * 1e-9) + launches * gpu.kernel_us
     )
+
+
+def _exchanges(row: Row, scale: Scale, fewest: float) -> float:
+    """Reductions of all programs at full size: of each, those of the small run, or more where the dry run says so."""
+    programs = calls_of(row, scale) * (row.full_grid or fewest)
+    return max(row.exchanges * programs / max(row.programs, 1), row.full_exchanges)
 
 
 def _contention(row: Row, growth: float, programs: float, scale: Scale) -> float:

@@ -15,6 +15,7 @@ from triton._C.libtriton import nvidia
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler import ASTSource
+from triton.runtime._allocation import NullAllocator
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import CacheManager
 from triton.runtime.errors import OutOfResources
@@ -59,6 +60,7 @@ class Compiled:
         self._kernels: dict[str, dict[str, Any]] = {}
         self._errors: dict[str, Exception] = {}
         self._new_errors: list[tuple[str, Exception, bool]] = []
+        self._unlaunched: list[Exception] = []
 
     def look_up(self, key: str) -> dict[str, Any] | None:
         """The metadata of a kernel that was compiled; what it raised is raised again."""
@@ -93,16 +95,20 @@ class Compiled:
         self._new_errors.append((key, error, self.tuning > 0))
 
     def load(self, kernel: Kernel) -> None:
-        """Loads a kernel that is launched. Raises OutOfResources where a GPU cannot."""
+        """Loads a kernel that is launched. Raises OutOfResources where a GPU cannot, and RuntimeError where the launch
+        would ask for memory and no allocator is set."""
         try:
             kernel._init_handles()
-        except OutOfResources as error:
+            kernel.allocate()
+        except (OutOfResources, RuntimeError) as error:
             self._new_errors.append((kernel.hash, error, self.tuning > 0))
+            self._unlaunched.append(error)
             raise
         self.launched += 1
 
     def is_compile_error(self, error: BaseException | None) -> bool:
-        return isinstance(error, OutOfResources) or any(error is known for known in self._errors.values())
+        known = (*self._errors.values(), *self._unlaunched)
+        return isinstance(error, OutOfResources) or any(error is one for one in known)
 
     def take_kernels(self) -> list[dict[str, Any]]:
         kernels, self._kernels = self._kernels, {}
@@ -140,7 +146,9 @@ class Kernel:
 
     def __init__(self, src: ASTSource, key: str, metadata: dict[str, Any]):
         self.src, self.hash, self.name = src, key, metadata.get("name", src.name)
-        self.metadata = SimpleNamespace(**{"shared": 0, "num_warps": 4, "num_ctas": 1, **metadata})
+        self.metadata = SimpleNamespace(
+            **{"shared": 0, "num_warps": 4, "num_ctas": 1, "global_scratch_size": 0} | metadata
+        )
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
         self.asm: dict[str, Any] = {}
 
@@ -153,6 +161,12 @@ class Kernel:
         ):
             if required > limit:
                 raise OutOfResources(required, limit, name)
+
+    def allocate(self) -> None:
+        """Raises RuntimeError where a launch needs memory of its own, for descriptors, and no allocator is set."""
+        allocator = triton.runtime._allocation._allocator.get()
+        if self.metadata.global_scratch_size and isinstance(allocator, NullAllocator):
+            allocator(self.metadata.global_scratch_size, 1, None)
 
     def launch_metadata(self, *_: Any) -> None:
         pass
@@ -175,6 +189,7 @@ def _up_to_shared_memory(
     def stop(passes: Any, *_: Any) -> None:
         passes.run(src, "shared memory")
         metadata["shared"] = src.get_int_attr("ttg.shared")
+        metadata["global_scratch_size"] = src.get_int_attr("ttg.global_scratch_memory_size") or 0
         metadata["num_warps"] = src.get_int_attr("ttg.total-num-warps") or metadata["num_warps"]
         raise _Reached("", metadata, opt)
 

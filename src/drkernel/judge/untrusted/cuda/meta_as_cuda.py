@@ -92,7 +92,10 @@ def _with_values(made: Tensor, func: Callable, args: tuple, kwargs: dict[str, An
 
 
 def _with_data(tensor: Tensor) -> Tensor:
-    """A CPU tensor with the remembered values; the tensor itself where they are unknown or may be overwritten."""
+    """A CPU tensor with the remembered values; the tensor itself where they are unknown or may be overwritten. One
+    without elements has none that could be unknown."""
+    if not tensor.numel():
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=CPU)
     version, values = getattr(tensor, "_known", (None, tensor))
     return values if version is None or version == tensor._version else tensor
 

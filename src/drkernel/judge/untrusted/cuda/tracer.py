@@ -16,6 +16,7 @@ import importlib
 import json
 import socket
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from torch import nn
 from triton.backends.compiler import GPUTarget
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable, get_jit_fn_file_line
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary import shared_tensors, warm_up
 from drkernel.judge.boundary.cuda import kernel_cache, kernel_description
@@ -101,6 +103,7 @@ class Tracer(runner.Runner):
             "launched": COMPILED.launched,
             "definite": isinstance(error, _DEFINITE)
             or COMPILED.is_compile_error(error)
+            or _is_of_a_descriptor(error)
             or str(error) == self._no_such_class,
         }
 
@@ -148,6 +151,15 @@ class Tracer(runner.Runner):
         """As precompile.KernelReport: the PTX goes through shared memory."""
         text = bytearray(kernel["ptx"].encode())
         return kernel | {"ptx": self.outputs.put(torch.frombuffer(text, dtype=torch.uint8)).to_json()}
+
+
+def _is_of_a_descriptor(error: BaseException | None) -> bool:
+    """Whether Triton's descriptors refuse the sizes, strides or addresses of a tensor."""
+    frames = list(traceback.walk_tb(error.__traceback__)) if error else []
+    return bool(frames) and frames[-1][0].f_code in _DESCRIPTOR_CODES
+
+
+_DESCRIPTOR_CODES = (TensorDescriptor.__post_init__.__code__, TensorDescriptor.from_tensor.__code__)
 
 
 def _values(tree: Any, metas: list) -> Any:

@@ -16,7 +16,7 @@ class Batch:
     """Counters of programs that run together: what differs among them is counted by program."""
 
     def __init__(self, programs: int):
-        self.accesses = 0
+        self.accesses = self.exchanges = 0
         self.arithmetic = self.flops = self.padded_flops = self.dense_flops = 0.0
         """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
         ones of all products with all their lanes."""

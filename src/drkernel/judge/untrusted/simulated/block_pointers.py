@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue
+from drkernel.judge.untrusted.simulated.limits import LaunchLimitExceeded
 
 
 def block_pointers(
@@ -36,6 +38,22 @@ def block_pointers(
 def materialize_block_pointer(self: Any, boundary_check: Any) -> tuple[BlockValue, BlockValue]:
     """In the place of BlockPointerHandle.materialize_pointers."""
     return block_pointers(self.base, self.block_shape, self.strides, self.offsets, self.shape, boundary_check)
+
+
+def checked_descriptor(self: Any) -> None:
+    """Before TensorDescHandle.validate. Raises LaunchLimitExceeded for strides that a GPU's descriptor cannot have."""
+    width = self.base.get_element_ty().primitive_bitwidth // 8
+    for stride in self.strides[:-1]:
+        steps = stride.data.astype(np.int64) * width
+        if (steps % _STRIDE_BYTES).any():
+            raise LaunchLimitExceeded(
+                f"a stride of a tensor descriptor has {steps.flat[0]} bytes, a multiple of {_STRIDE_BYTES} is expected"
+            )
+    _validate(self)
+
+
+_STRIDE_BYTES = 16
+_validate = upstream.TensorDescHandle.validate
 
 
 def materialize_descriptor(self: Any, offsets: list[BlockValue]) -> tuple[BlockValue, BlockValue]:

@@ -59,7 +59,6 @@ class BlockValue:
 
 _NUMPY: dict[Any, np.dtype] = {}
 _plain_np_dtype = upstream._get_np_dtype
-
 COSTS: dict[Any, int] = {
     np.divide: 6, np.fmod: 16, np.exp: 4, np.exp2: 3, np.log: 20, np.log2: 20, np.sqrt: 8, np.sin: 40, np.cos: 40,
     numerics.erf: 28,
@@ -372,6 +371,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_histogram(self, data: BlockValue, bins: int, mask: BlockValue | None) -> BlockValue:
         where = np.ones_like(data.data, bool) if mask is None else mask.data
         values, where = with_common_programs(data.data, where)
+        self.count(values, bins.bit_length() + bins / 8)  # a warp votes on each bit, then each thread counts some bins
         rows = [np.bincount(v[w], minlength=bins)[:bins] for v, w in zip(values, where, strict=True)]
         return self._done(np.stack(rows).astype(np.int32), tl.int32)
 

@@ -286,6 +286,7 @@ def build() -> Machine:
     upstream.interpreter_semantic = machine.semantic
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
+    upstream.TensorDescHandle.validate = block_pointers.checked_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
     use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)

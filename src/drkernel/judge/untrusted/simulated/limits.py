@@ -14,6 +14,8 @@ from triton.runtime import errors
 
 MOST_WARPS = 32
 """Of a program: 1024 threads."""
+MOST_BLOCKS = 16
+"""Of a cluster, which is a program with num_ctas."""
 MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z of a grid that CUDA allows."""
 
@@ -66,7 +68,11 @@ def check_options(name: str, options: dict[str, Any], parameters: Collection[str
     Raises:
         InterpreterError: Triton does not take them.
         ThreadsExceeded: there are more warps than a GPU starts.
+        LaunchLimitExceeded: there are more blocks than a cluster may have.
     """
+    blocks = options.get("num_ctas", 1)
+    if "num_ctas" not in parameters and isinstance(blocks, int) and blocks > MOST_BLOCKS:
+        raise LaunchLimitExceeded(f"kernel `{name}`: num_ctas is {blocks}, a cluster has at most {MOST_BLOCKS} blocks")
     warps = options.get("num_warps", 1)
     if "num_warps" in parameters or not isinstance(warps, int):
         return

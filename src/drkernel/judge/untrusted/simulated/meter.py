@@ -233,6 +233,10 @@ class Meter:
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
+    def exchange(self) -> None:
+        """Counts a reduction or scan."""
+        self._batch.exchanges += len(self._runs)
+
     def product(self, flops: float, filled: np.ndarray | None, math: Math, tile: int, k_major: bool) -> None:
         """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them.
 
@@ -320,6 +324,7 @@ class Meter:
             share = batch.unmasked_share()
             self.row.lanes += batch.lanes
             self.row.accesses += round(batch.accesses * float((share > 0).mean()))
+            self.row.exchanges += batch.exchanges * float((share > 0).mean())
             self.row.arithmetic += batch.arithmetic * float(share.mean())
             self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())

@@ -62,6 +62,7 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         return _as_dot(machine, inputs[0])
     if len(inputs) > 1:
         machine.builder.meter.guess()  # it may tell where the largest one is
+    machine.builder.meter.exchange()
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
     elif -rank <= axis < rank:
@@ -114,6 +115,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     if len(inputs) > 1:
         machine.builder.meter.guess()
     machine.builder.count(arrays[0], SCAN_COST)
+    machine.builder.meter.exchange()
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
     function = _known(_SCANS, combine_fn) if len(arrays) == 1 else None
