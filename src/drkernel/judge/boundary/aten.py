@@ -108,7 +108,9 @@ class Recorder(TorchDispatchMode):
         flops = needed * flops_of(func, args, kwargs, result)
         share, number = share_read(func, args, kwargs), steps(func._overloadpacket.__name__, args)
         stored = places(name.removesuffix("_"), given) if name.removesuffix("_") in SCATTERS else None
-        row = self.add(name + suffix, read, written, flops, strided, along, scattered, number, share=share, places=stored)
+        row = self.add(
+            name + suffix, read, written, flops, strided, along, scattered, number, share=share, places=stored
+        )
         row.dense_flops += flops * lanes(func, args, kwargs)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
