@@ -91,6 +91,8 @@ class Row:
     """Of a Triton kernel's loads and stores, those that are not masked."""
     exchanges: float = 0.0
     """Of a Triton kernel, reductions and scans of all programs: what follows waits for the threads of its program."""
+    warps: int = 0
+    """Of a Triton kernel's program, the fewest of its launches; 0 where that is not known."""
     contention: int = 0
     """Atomic operations of one launch at the address that has most."""
 
@@ -253,6 +255,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "reach": _Amount,
     "lanes": _Amount,
     "exchanges": _Amount,
+    "warps": _Count,
     "contention": _Count,
     "moved": _Amount,
     "stored": _Amount,

@@ -385,3 +385,15 @@ def test_a_program_that_reduces_again_and_again_waits_each_time():
     assert total(kernel(64, 64_000, exchanges=64.0 * 2, full_exchanges=64.0 * 1000, full_grid=64.0)) == many
     rows = [total(kernel(262_144, exchanges=262_144.0 * number)) for number in (0, 2)]
     assert rows[1] == pytest.approx(rows[0], rel=0.01)  # others load meanwhile
+
+
+@pytest.mark.parametrize(("block", "warps", "spills"), [(16384, 8, False), (16384, 2, True), (65536, 16, True)])
+def test_blocks_that_the_registers_of_their_warps_do_not_hold_spill(block, warps, spills):
+    moved = [Traffic(2**26, 2**28, 2**28), Traffic(2**26, 2**28, 2**28, True)]
+
+    def us(warps):
+        row = Row("k", "k:1", True, calls=1, programs=4096, block=block, warps=warps, accesses=8192, tensors=moved)
+        return estimate_times(OpTrace([row]), H200, Scale())[0].microseconds
+
+    held = us(0) / (4 if block > 32768 else 1)
+    assert us(warps) == pytest.approx(4 * held if spills else held, rel=0.05)

@@ -99,6 +99,7 @@ def joined(
             is_smaller=is_smaller,
             steady=not reads_back and row.site.rpartition(":")[0] in steps,
             loop_free=row.site.rpartition(":")[0] in simple,
+            warps=min(row.warps, own.warps) if own else row.warps,
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
             full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,

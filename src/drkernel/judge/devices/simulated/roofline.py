@@ -64,8 +64,9 @@ PROGRAM_BANDWIDTH = 45e9
 PROGRAMS_PER_SM = 12
 ATOMIC_NS = 1.75
 """Of each atomic operation at one address; measured for 2^10 to 2^20 programs and for 32 lanes of each."""
-SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
-"""Blocks above this many elements live in local memory."""
+SPILLING_BLOCK, HELD_BY_WARP, SPILLING_FACTOR = 32768, 5440, 4.0
+"""Blocks above this many elements live in local memory, and above so many for each warp: 170 of 255 registers of each
+lane."""
 
 FAR_MORE, BESIDE_PRODUCTS = 2.5, 0.25
 """How many times the instructions that a kernel is taken to have at full size some of its programs may have there, as
@@ -190,7 +191,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
         work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
-    busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
+    held = min(SPILLING_BLOCK, HELD_BY_WARP * row.warps) if row.warps else SPILLING_BLOCK
+    busy *= SPILLING_FACTOR if max(block, row.block) > held else 1.0
     launches = calls_of(row, scale)
     all_programs = launches * fewest
     if row.full_grid:  # what a loop of launches goes through grows as the loop does

@@ -108,6 +108,8 @@ class Machine:
         self.builder.stages = stages_of(kwargs, kernel.arg_names)
         row = session.row(kernel)
         row.calls += 1
+        warps = limits.warps_of(kwargs, kernel.arg_names)
+        row.warps = min(row.warps or warps, warps)
         if session.dry:
             row.programs += int(np.prod(sizes))
             row.add_grid(Grid(int(np.prod(sizes)), 0, False))

@@ -85,6 +85,12 @@ def check_options(name: str, options: dict[str, Any], parameters: Collection[str
         )
 
 
+def warps_of(options: dict[str, Any], parameters: Collection[str]) -> int:
+    """Of a program, by the options of a launch that `check_options` has let pass."""
+    warps = options.get("num_warps", 4)
+    return warps if isinstance(warps, int) and "num_warps" not in parameters else 4
+
+
 def check_argument(kernel: str, name: str, value: Any) -> None:
     """Checks an argument that is no constant.
 
