@@ -54,9 +54,9 @@ _WHOLE = SORTS - {"sort", "kthvalue", "mode"}
 def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
     """How long the dimension is that an operator works along, and a suffix of its name.
 
-    Of a norm, elements that one block of threads goes through; of a reduction, neighbours in memory that it reduces; of
-    linear algebra, columns of a matrix; of a selection of rows, elements of one; of a pool, those of a window; of a
-    loss of classes, rows that it adds up; of an interpolation, planes; else 0.
+    Of a norm, elements that one block of threads goes through, of a batch norm, channels; of a reduction, neighbours in
+    memory that it reduces; of linear algebra, columns of a matrix; of a selection of rows, elements of one; of a pool,
+    those of a window; of a loss of classes, rows that it adds up; of an interpolation, planes; else 0.
 
     Args:
         given: its arguments by name.
@@ -137,7 +137,7 @@ def _reduced_row(tensor: Any, dim: Any) -> int:
 _LENGTHS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
     "native_layer_norm": lambda first, given: math.prod(given["normalized_shape"]),
     "native_group_norm": lambda first, given: first.numel() // max(1, first.shape[0] * given["group"]),
-    "native_batch_norm:training": lambda first, given: first.numel() // max(1, first.shape[1]),
+    "native_batch_norm:training": lambda first, given: first.shape[1],
     "nll_loss_forward": lambda first, given: given["target"].numel() if given["reduction"] else 0,
     **dict.fromkeys(BY_COLUMNS, lambda first, given: first.shape[-1] if first.dim() else 1),
     **dict.fromkeys(INTERPOLATIONS, lambda first, given: math.prod(first.shape[:2])),

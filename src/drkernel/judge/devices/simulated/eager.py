@@ -82,8 +82,9 @@ POOL_OUTPUT = 170
 POOL_PLACE = {"avg_pool3d": 30}
 """And on each place of the window."""
 
-ONE_BLOCK, NORM_ROW = 8e9, 4e9
-"""Bytes per second of nll_loss that adds up its rows, and of each row of a layer norm: each is one block."""
+ONE_BLOCK, BLOCK_RATES = 8e9, {"native_layer_norm": 4e9, "native_batch_norm" + TRAINING: 17e9}
+"""Bytes per second of nll_loss that adds up its rows, and of each row of a layer norm and each channel of a batch norm:
+each is one block."""
 
 ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
 """What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
@@ -162,7 +163,7 @@ def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
     if name in INTERPOLATIONS:
         return 3.0 + PLANE_US * along * math.ceil(outputs / along / RESIDENT)
     least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
-    rows = (read if name in SELECTIONS or name == "topk" else outputs) / along
+    rows = _rows(row, along, read if name in SELECTIONS or name == "topk" else outputs)
     if name in SELECTS_ROWS and (along * _width(row)) % VECTOR:
         rows = 0.0
     return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)
@@ -227,11 +228,16 @@ def _work_s(row: Row, gpu: Gpu, scale: Scale, outputs: float) -> float:
     return (products + 2 * SHORT_INNER * outputs) / rate
 
 
+def _rows(row: Row, along: float, numbers: float) -> float:
+    """How many blocks or threads go through so many numbers, each along one row of a dimension."""
+    return along if row.name.startswith("native_batch_norm") else numbers / along
+
+
 def _memory_s(row: Row, gpu: Gpu, scale: Scale, factor: float, rows: float) -> float:
     unique, total = traffic(row, scale)
     seconds = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     seconds += unique / ONE_BLOCK if row.name == "nll_loss_forward" and row.block else 0.0
-    return max(seconds, unique / rows / NORM_ROW) if row.name == "native_layer_norm" else seconds
+    return max(seconds, unique / rows / BLOCK_RATES.get(row.name, math.inf))
 
 
 def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
@@ -247,7 +253,7 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     if convolves and arithmetic == "half":
         kernels, factor = HALF_CONVOLUTION
     work = _work_s(row, gpu, scale, outputs)
-    memory = _memory_s(row, gpu, scale, factor, max(1.0, outputs / max(along, 1.0)))
+    memory = _memory_s(row, gpu, scale, factor, max(1.0, _rows(row, max(along, 1.0), outputs)))
     hidden = HIDDEN * min(memory, work) if arithmetic == "half" and not convolves else 0.0
     calls = calls_of(row, scale)
     least = calls * _call_us(row, along, outputs, scale) + (1e6 * memory if row.name in REDUCTIONS else 0.0)
