@@ -9,6 +9,7 @@ import torch
 
 from drkernel.judge.trusted import cases, formats, reference_model
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.plans import WAYS, Plan
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -317,3 +318,30 @@ def test_a_relu_may_choose_as_any_products_do_that_the_task_allows(seed):
         good, bad = (tf32, tf32), (bf16, bf16)
         for ways in ((bad, good, good), (good, bad, good), (good, good, bad)):
             assert expected.check(answer(*ways))
+
+
+def test_values_are_found_on_which_tf32_chooses_another_place():
+    """A place shows no error: on draws TF32 moves a maximum under few of the secrets, on these under each."""
+    task = Task("t", LAYER.format(dtype="float32", forward="(x @ self.weight.T).argmax(1)"))
+    model = reference_model.build(Reference(task), 1)
+    weight, short = model.model.weight.detach(), lambda values: formats._to_bits(values, 13)
+
+    def tf32(x):
+        return OutputTensor((short(x) @ short(weight).T).argmax(1))
+
+    def three_products(x):
+        (a, b), (c, d) = ((short(values), short(values - short(values))) for values in (x, weight))
+        return OutputTensor((a @ c.T + (a @ d.T + b @ c.T)).argmax(1))
+
+    for seed in range(8):
+        plans = [Plan("confused", way=way) for way in range(WAYS)]
+        found = [case for plan in plans if (case := cases.draw(task, plan, model, seed, []))]
+        assert found
+        assert not all(case.fits(tf32(*case.inputs)) for case in found)
+        assert all(case.fits(three_products(*case.inputs)) for case in found)
+
+
+def test_none_are_looked_for_where_values_show_every_error():
+    task = Task("t", LAYER.format(dtype="float32", forward="(x @ self.weight.T).topk(4)"))
+    model = reference_model.build(Reference(task), 1)
+    assert cases.draw(task, Plan("confused", way=0), model, 1, []) is None

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import hmac
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,17 @@ from drkernel.judge.trusted import regimes, structure
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.outputs import all_same, in_layout, leaves, map_tensors, not_finite, overlap
+from drkernel.judge.trusted.outputs import (
+    OutputTensor,
+    all_same,
+    in_layout,
+    is_float,
+    leaves,
+    map_tensors,
+    map_trees,
+    not_finite,
+    overlap,
+)
 from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.reference_model import ReferenceModel
 from drkernel.judge.trusted.regimes import REGIMES
@@ -34,6 +45,9 @@ from drkernel.types import DrKernelError, Task
 
 _ATTEMPTS, _UNKNOWN = 8, 2.0**-16
 """Places that are tried to find one that changes the inputs; relative error of outputs whose exact value is unknown."""
+_LOOKED_AT, _HALVINGS = 8, 12
+"""Draws that are looked at for one that lower precision confuses; and how near it is to one with other outputs: TF32
+has 11 bits."""
 _MORE_RUNS, _USUAL_RUNS = 8, 1
 """Runs with noise: before any outputs are refused; usually. In one, errors may cancel."""
 
@@ -121,6 +135,8 @@ def draw(
         sources: see `structure.observe`.
         cut: how the inputs of a large case are cut; None for others.
     """
+    if plan.way is not None:
+        return None if cut else _confused(task, plan, model, seed, plan.way)
     for variant in range(REGIMES[plan.regime]):
         change = regimes.change(plan.regime, variant, seed)
         inputs = functools.partial(structure.draw, model.reference, sources, seed, change)
@@ -131,6 +147,49 @@ def draw(
             if case.can_tell() and (case.expected.finite or _infinite_alike(case, model)):
                 return case
     return None
+
+
+def _confused(task: Task, plan: Plan, model: ReferenceModel, seed: int, way: int) -> Case | None:
+    """The first of some draws whose outputs are wrong where products are computed in this way: rounding seldom moves
+    the place of a maximum, so it lies just before one where an output changes. None where there is none, or an output
+    is no whole number, since such a one shows every format."""
+    for number in range(seed, seed + _LOOKED_AT):
+        if (inputs := _before_a_change(model, plan, number)) is None:
+            return None
+        case = case_with(inputs.copy, task, plan, model, number)
+        lowered = case.expected.lowered_later() if isinstance(case.expected, Expected) else ()
+        for _, outputs in itertools.islice(lowered, way, way + 1):
+            if not case.fits(map_trees(_as_output, outputs)):
+                return case
+    return None
+
+
+def _before_a_change(model: ReferenceModel, plan: Plan, seed: int) -> list | None:
+    """Inputs on the way from one draw to another, just before an output changes; None where none does, or one is no
+    whole number."""
+    first, last = model.reference.inputs(seed), model.reference.inputs(~seed & (2**48 - 1))
+
+    def at(share: float) -> list:
+        mixed = lambda a, b: a + share * (b - a) if isinstance(a, Tensor) and a.is_floating_point() else a
+        return map_trees(mixed, first, last)
+
+    run = lambda share: forward(model, model.model, at(share), plan.train, seed)
+    found, before, after = run(0.0), 0.0, 1.0
+    if has_floats(found) or all_same(leaves(found), leaves(run(1.0))):
+        return None
+    for _ in range(_HALVINGS):
+        middle = (before + after) / 2
+        same = all_same(leaves(found), leaves(run(middle)))
+        before, after = (middle, after) if same else (before, middle)
+    return at(before)
+
+
+def _as_output(value: Any) -> Any:
+    return OutputTensor(value) if isinstance(value, Tensor) else value
+
+
+def has_floats(outputs: Any) -> bool:
+    return any(is_float(value) for _, value in leaves(outputs))
 
 
 def _infinite_alike(case: Case, model: ReferenceModel) -> bool:

@@ -107,11 +107,11 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
-            for plan in plans.special_plans(self.modes[0], bool(self._forbids(self._products)), self.prepared.special):
+            for plan in plans.special_plans(self.modes[0], bool(self._forbids(reply.trace)), self.prepared.special):
                 self.pair.ask_planned(plan)
             last = self._last_case(first)
             self._expect_triton_launch(reply := self.pair.ask(last))
-            ptx_scan.expect_allowed(self._forbids(self._products | ptx_scan.traced(reply.trace)), reply.outputs)
+            ptx_scan.expect_allowed(self._forbids(reply.trace), reply.outputs)
         at_published = [last, *(case for case in right if case.plan.model == PUBLISHED and case is not last)]
         at_published = at_published[: _LARGE_CASES if last.large else None]
         with self._stage("ablation"):
@@ -122,8 +122,9 @@ class Examination(Generic[P]):
         with self._stage("timing"):
             return self._timed(last, reply.trace)
 
-    def _forbids(self, products: frozenset[str]) -> frozenset[str]:
-        return ptx_scan.forbidden(products, self.prepared.task.precision, self.prepared.narrow)
+    def _forbids(self, trace: OpTrace) -> frozenset[str]:
+        found, of = self._products | ptx_scan.traced(trace), self.prepared
+        return ptx_scan.forbidden(found, of.task.precision, of.narrow)
 
     def _load(self) -> None:
         self.pair.client.load(self.source, self.prepared.task.answer_name, self.prepared.task.precision)
@@ -137,10 +138,10 @@ class Examination(Generic[P]):
             self.stages[name] = 1e3 * (time.perf_counter() - start)
 
     def _timed_out(self) -> Verdict:
-        limit_s = self.config.timeout_s
         if self.pair.client.hangs:
-            return Verdict("invalid", "timeout", f"no answer within {limit_s:g} s")
-        detail = f"all answers together take more than {self.device.policy.budget_factor * limit_s:g} s"
+            return Verdict("invalid", "timeout", f"no answer within {self.config.timeout_s:g} s")
+        limit_s = self.device.policy.budget_factor * self.config.timeout_s
+        detail = f"all answers together take more than {limit_s:g} s"
         return Verdict("invalid", "timeout", detail, evidence={"together": True})
 
     def _connect(self, process: Process) -> RunnerClient:
@@ -333,12 +334,8 @@ class Examination(Generic[P]):
         if found.nothing_replaced:
             text = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
             self._refuse("nothing_replaced", text, operators=kept)
-        facts = {
-            "replaced": round(found.replaced, 4),
-            "operators_left": kept,
-            "weights_varied": self.pair.weights_varied,
-        }
-        self.evidence |= facts
+        self.evidence |= {"replaced": round(found.replaced, 4), "operators_left": kept}
+        self.evidence |= {"weights_varied": self.pair.weights_varied}
         speedup = measured.speedup
         if self.config.timed_shapes > 1 and not doubt:
             speedup, doubt = self._over_shapes(measured)

@@ -15,6 +15,8 @@ WIDE_WEIGHTS = -1
 LONG = -2
 """And down: the task with one long size each, with perturbed weights; see long_shapes."""
 HIDDEN_SHAPES = 2
+WAYS = 4
+"""In so many at most a format's products are computed, see formats.FORMATS."""
 FIRST_TIMED = FIRST_HIDDEN + HIDDEN_SHAPES
 """From here on: other shapes that are timed, with perturbed weights."""
 
@@ -30,6 +32,9 @@ class Plan:
     regime: str = "given"
     """The distribution of the inputs' values, see REGIMES."""
     train: bool = False
+    way: int | None = None
+    """Values are looked for on which outputs of whole numbers are wrong where products are computed in this way of the
+    first format that the task forbids."""
 
     @property
     def at_hidden_shape(self) -> bool:
@@ -68,6 +73,8 @@ def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterato
     """
     for name in (*["near_one"] * lowered, *regimes):
         yield Plan(DESCRIPTIONS[name], PUBLISHED, name, train)
+    for way in range(WAYS * lowered):
+        yield Plan("values that lower precision confuses", PUBLISHED, "given", train, way=way)
     yield Plan("weights beyond the range of fp16", WIDE_WEIGHTS, "given", train)
 
 

@@ -1,8 +1,8 @@
 """Which precisions a kernel multiplies in, read from the matrix instructions of its PTX, which ptxas then assembles, or
 from the trace of the simulated device.
 
-Three products of TF32 and six of bf16 are as good as fp32, so values decide on these: what the scan finds asks for a
-further case (`plans.special_plans`), and why values are wrong is found out from the values (`lowering.explained`). Two
+Three products of TF32 and six of bf16 are as good as fp32, so values decide on these: what the scan finds asks for
+further cases (`plans.special_plans`), and why values are wrong is found out from the values (`lowering.explained`). Two
 things are refused though all values are right, since nothing in the values would tell them (`expect_allowed`): products
 of formats from which nobody makes fp32, and any that a task forbids in front of outputs too few to know errors by.
 """
