@@ -227,3 +227,20 @@ def test_what_the_host_has_read_or_loops_over_data_tell_is_not_known():
     assert stores(loops)[0] == STORES_UNKNOWN
     read = lambda x, index, out: double[(int(index.sum()),)](x, out, 3000, BLOCK=1024) or out
     assert stores(read) == (STORES_UNKNOWN, STORES_UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda x: x[x[:, 0] > 0],
+        lambda x: x[torch.where(x[:, 0] > 0)],
+        lambda x: torch.masked_select(x, x > 0),
+        lambda x: x.nonzero().to(x.dtype),
+        lambda x: x[: max(torch.bincount(x[0].long(), minlength=8).tolist()[:8])],
+        lambda x: x.repeat_interleave(x[:, 0].long(), dim=0),
+    ],
+)
+def test_sizes_that_data_decide_hide_no_launch(chosen, monkeypatch):
+    forward = Launching.forward
+    monkeypatch.setattr(Launching, "forward", lambda model, x: forward(model, x) + chosen(x).sum())
+    assert [(row.calls, row.programs) for row in run(Launching).rows if row.triton] == [(2, 132 + 2**30)]

@@ -37,6 +37,9 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
+_READING = ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "repeat_interleave")
+"""Operators of which the host reads a number: a value, or how many elements data choose."""
+
 _IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
 """Errors in a dry run that do not come from missing data."""
 
@@ -83,15 +86,16 @@ def joined(
 ) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
-    What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
+    What is called less often there than at the small size is taken for not known: a submission can tell a dry run. So
+    are no more programs than there where the host reads numbers back, which are others in the dry run.
 
     Args:
         is_smaller: see Row.
         simple: names of the kernels that have no loop, see `loop_free`.
         steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
-            reads numbers back, which are others in the dry run.
+            reads numbers back.
     """
-    reads_back = any(row.name == "_local_scalar_dense" for row in (*trace.rows, *full.rows))
+    reads_back = any(row.name in _READING for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
     rows = [
         dataclasses.replace(
@@ -106,7 +110,7 @@ def joined(
             if after[row.site] >= before[row.site] > 0
             else 0.0,
         )
-        for row, own in paired(trace, full)
+        for row, own in paired(trace, full, reads_back)
     ]
     return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
 
@@ -125,16 +129,22 @@ def _full_grids(row: Row, own: Row) -> list[float]:
     return [programs[place] for place in range(len(row.grids))]
 
 
-def paired(trace: OpTrace, full: OpTrace) -> list[tuple[Row, Row | None]]:
+def paired(trace: OpTrace, full: OpTrace, guessed: bool = False) -> list[tuple[Row, Row | None]]:
     """The rows, each with that of its kernel in the dry run, if there is one. Several kernels have one site where a
     function makes them: in both runs the first belongs to the first, or the largest of all to each where their numbers
-    differ."""
+    differ.
+
+    Args:
+        guessed: the host reads numbers back, so that rows of no more programs a launch tell nothing.
+    """
     before, after = _kernels_by_site(trace), _kernels_by_site(full)
     turns = {
         site: iter(rows) if len(rows) == len(before[site]) else itertools.repeat(_largest(rows))
         for site, rows in after.items()
     }
-    return [(row, next(turns[row.site]) if row.triton and row.site in turns else None) for row in trace.rows]
+    found = [(row, next(turns[row.site]) if row.triton and row.site in turns else None) for row in trace.rows]
+    no_more = lambda row, own: guessed and own.programs * row.calls <= row.programs * own.calls
+    return [(row, None if own and no_more(row, own) else own) for row, own in found]
 
 
 def _kernels_by_site(trace: OpTrace) -> defaultdict[str, list[Row]]:

@@ -1,7 +1,7 @@
 """What a submission launches at the published sizes, and how often: its model runs on tensors without data.
 
-Runs in simulated runners. Kernels are not executed but for a few programs (`sampled`). A number that is read back is 1:
-few grids depend on it.
+Runs in simulated runners. Kernels are not executed but for a few programs (`sampled`). A number that is read back is 1,
+and of elements that data choose there is one: few grids depend on it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ MOST_FORWARDS = 5
 
 _APART = 2**36
 """Bytes between storages: 2**32 elements of 16 bytes."""
+
+_CHOOSING: dict[Any, Callable[..., tuple[tuple[int, ...], torch.dtype]]] = {
+    torch.ops.aten.nonzero.default: lambda x: ((1, x.dim()), torch.int64),
+    torch.ops.aten.masked_select.default: lambda x, mask: ((1,), x.dtype),
+    torch.ops.aten.bincount.default: lambda x, weights=None, minlength=0: (
+        (max(1, minlength),),
+        torch.int64 if weights is None else weights.dtype,
+    ),
+    torch.ops.aten.repeat_interleave.Tensor: lambda repeats, output_size=None: ((1,), repeats.dtype),
+}
+"""Operators whose result has as many elements as data say -> its shape and dtype where that is one."""
 
 
 def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> OpTrace:
@@ -70,7 +81,22 @@ def _without_data() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(mock.patch.object(*patch))
-        yield stack.enter_context(fake_tensor.FakeTensorMode(allow_non_fake_inputs=True))
+        yield stack.enter_context(_FakeMode(allow_non_fake_inputs=True))
+
+
+class _FakeMode(fake_tensor.FakeTensorMode):
+    """Of which operators that choose elements by data choose one."""
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return super().dispatch(func, types, args, kwargs or {})
+        except fake_tensor.DynamicOutputShapeException:
+            if func not in _CHOOSING:
+                raise
+            Guesses.made = True
+            shape, dtype = _CHOOSING[func](*args, **(kwargs or {}))
+            with self:
+                return torch.empty(shape, dtype=dtype)
 
 
 def _device(tensor: Tensor, own: property) -> torch.device:
