@@ -60,8 +60,9 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
             raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
         return submission.trace
-    simple, steps = loop_free.kernels(submission.written), steady.kernels(submission.written)
-    return joined(submission.trace, full, submission.source != submission.written, simple, steps)
+    written, is_smaller = submission.written, submission.source != submission.written
+    simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
+    return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed)
 
 
 def given(reference: Reference) -> tuple[list, list]:
@@ -82,7 +83,12 @@ def given(reference: Reference) -> tuple[list, list]:
 
 
 def joined(
-    trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = (), steps: Collection[str] = ()
+    trace: OpTrace,
+    full: OpTrace,
+    is_smaller: bool,
+    simple: Collection[str] = (),
+    steps: Collection[str] = (),
+    fixed: Collection[str] = (),
 ) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
@@ -94,6 +100,7 @@ def joined(
         simple: names of the kernels that have no loop, see `loop_free`.
         steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
             reads numbers back.
+        fixed: names of those that store in a loop of as many steps always, too; for known grids.
     """
     reads_back = any(row.name in _READING for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
@@ -102,7 +109,7 @@ def joined(
             with_work_of(without_masked_lanes(row, own), own),
             is_smaller=is_smaller,
             steady=not reads_back and row.site.rpartition(":")[0] in steps,
-            loop_free=row.site.rpartition(":")[0] in simple,
+            loop_free=row.site.rpartition(":")[0] in ({*simple, *fixed} if own else simple),
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
             full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,
