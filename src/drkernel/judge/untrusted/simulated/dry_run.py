@@ -52,13 +52,13 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
     """
     with _without_data(), torch.no_grad():
         tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
-        positional, keywords = decode(init, tensors.__getitem__)
+        positional, keywords = decode(init, tensors.__getitem__, with_objects=True)
         model = in_mode(build(*positional, **keywords), train)
         called: list[tuple[str, int]] = []
         for _ in range(MOST_FORWARDS):
             before = called
             with record_grids(seed) as trace, choosing(0, tries=False):
-                model(*decode(args, tensors.__getitem__))
+                model(*decode(args, tensors.__getitem__, with_objects=True))
             called = [(row.site, row.calls) for row in trace.rows]
             if called == before:
                 break
