@@ -271,3 +271,11 @@ def test_programs_of_full_size_that_do_far_more_than_the_data_grow_are_believed(
     assert told(full_arithmetic=1e14) == pytest.approx(1e6 * 1e14 / GPUS["H200"].vector_ops, rel=0.2)
     longer, addresses = (told(flops=1e9, math="half", full_flops=n, full_arithmetic=n / 5) for n in (1e14, 1e9))
     assert longer > 100 * told(flops=1e9, math="half") == 100 * addresses
+
+
+def test_a_copy_to_the_host_grows_no_further_than_the_largest_of_the_dry_run():
+    copy = lambda numel: OpTrace([Row("_local_scalar_dense", "_", False, 1, tensors=[Traffic(numel, 8, 8)])])
+    copies = lambda trace: max(row.calls for row in estimate_times(trace, DEVICE, SCALE))
+    assert copies(joined(copy(4), OpTrace(), False)) == 64
+    assert copies(joined(copy(4), copy(8), False)) == 2
+    assert copies(joined(copy(1000), copy(8), False)) == 64, "as the reference's tensor of this size"

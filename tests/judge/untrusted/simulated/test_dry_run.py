@@ -244,3 +244,15 @@ def test_sizes_that_data_decide_hide_no_launch(chosen, monkeypatch):
     forward = Launching.forward
     monkeypatch.setattr(Launching, "forward", lambda model, x: forward(model, x) + chosen(x).sum())
     assert [(row.calls, row.programs) for row in run(Launching).rows if row.triton] == [(2, 132 + 2**30)]
+
+
+class Listing(nn.Module):
+    def forward(self, x):
+        assert sum(sum(row) for row in x[:8, :8].tolist()) == 64
+        return x
+
+
+def test_a_list_of_numbers_is_one_copy():
+    assert [(row.name, row.calls, row.tensors[0].numel) for row in run(Listing).rows] == [
+        ("_local_scalar_dense", 9, 64)
+    ]

@@ -37,7 +37,9 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
-_READING = ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "repeat_interleave")
+_COPIED = "_local_scalar_dense"
+"""What copies to the host are called."""
+_READING = (_COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave")
 """Operators of which the host reads a number: a value, or how many elements data choose."""
 
 _IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
@@ -104,6 +106,7 @@ def joined(
     """
     reads_back = any(row.name in _READING for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
+    copied = max((t.numel for row in full.rows if row.name == _COPIED for t in row.tensors), default=0.0)
     rows = [
         dataclasses.replace(
             with_work_of(without_masked_lanes(row, own), own),
@@ -112,7 +115,7 @@ def joined(
             loop_free=row.site.rpartition(":")[0] in ({*simple, *fixed} if own else simple),
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
-            full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,
+            full_largest=max((t.numel for t in own.tensors), default=0.0) if own else copied * (row.name == _COPIED),
             full_calls=row.calls * after[row.site] / before[row.site]
             if after[row.site] >= before[row.site] > 0
             else 0.0,

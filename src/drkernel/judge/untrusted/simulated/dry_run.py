@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses import fake_tensor
@@ -21,11 +22,14 @@ from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
 from drkernel.judge.untrusted.simulated.autotuning import choosing
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
-from drkernel.judge.untrusted.simulated.device import record_grids
+from drkernel.judge.untrusted.simulated.device import copied_to_host, record_grids
 from drkernel.judge.untrusted.simulated.limits import Guesses
 
 MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
+
+MOST_LISTED = 2**20
+"""Numbers that are read back at once."""
 
 _APART = 2**36
 """Bytes between storages: 2**32 elements of 16 bytes."""
@@ -76,6 +80,7 @@ def _without_data() -> Iterator[None]:
         (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
         (torch.utils, "swap_tensors", _becomes),
         (fake_tensor.FakeTensor, "item_memo", property(_guess, lambda tensor, value: None)),
+        (fake_tensor.FakeTensor, "tolist", _listed(fake_tensor.FakeTensor.tolist)),
         (Guesses, "made", False),
     ]
     with contextlib.ExitStack() as stack:
@@ -108,6 +113,19 @@ def _guess(tensor: Tensor) -> int:
     """The number that is read back."""
     Guesses.made = True
     return 1
+
+
+def _listed(one_by_one: Callable) -> Callable:
+    """In the place of a method that reads numbers back one by one: all of them are one copy, as with data."""
+
+    def tolist(tensor: Tensor) -> Any:
+        if tensor.numel() > MOST_LISTED:
+            return one_by_one(tensor)
+        Guesses.made = True
+        copied_to_host(tensor)
+        return np.ones(tuple(tensor.shape), np.int64).tolist()
+
+    return tolist
 
 
 class _Addresses:
