@@ -256,3 +256,18 @@ def test_a_list_of_numbers_is_one_copy():
     assert [(row.name, row.calls, row.tensors[0].numel) for row in run(Listing).rows] == [
         ("_local_scalar_dense", 9, 64)
     ]
+
+
+class Drawing(Launching):
+    def __init__(self):
+        super().__init__()
+        nn.init.trunc_normal_(self.weight, std=0.02)
+
+    def forward(self, x):
+        while (x < 0).any():
+            x = x.abs()
+        return super().forward(x)
+
+
+def test_a_loop_until_no_number_is_outside_ends():
+    assert [(row.calls, row.programs) for row in run(Drawing).rows if row.triton] == [(2, 132 + 2**30)]
