@@ -182,6 +182,10 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
         {"B": 2, "H": 3, "D": 16, "P": 4, "MAXP": 7},
     ),
     "mixture_of_experts": ({"E": 4, "D": 64, "T": 128}, {"E": 3, "D": 40, "T": 77}),
+    "experts": (
+        {"tokens": 64, "width": 32, "hidden": 64, "experts": 4},
+        {"tokens": 21, "width": 20, "hidden": 37, "experts": 3},
+    ),
     "linear_attention": ({"B": 1, "H": 2, "S": 64, "D": 16}, {"B": 2, "H": 1, "S": 77, "D": 32}),
     "embedding_bag": ({"V": 200, "D": 32, "B": 16, "L": 4}, {"V": 101, "D": 20, "B": 11, "L": 3}),
     "attention_in_half": ({"B": 2, "S": 64, "D": 32}, {"B": 1, "S": 77, "D": 16}),

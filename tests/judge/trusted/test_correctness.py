@@ -216,6 +216,20 @@ def test_construction_can_perturb_constants_alike_on_both_sides_without_touching
     assert torch.equal(nn.Parameter(torch.ones(5)), torch.ones(5))
 
 
+@pytest.mark.parametrize("norm", [nn.utils.parametrizations.weight_norm, nn.utils.weight_norm])
+def test_construction_can_perturb_the_magnitude_of_normalised_weights(norm):
+    layer = lambda: norm(nn.Linear(8, 4))
+    directions = lambda model: next(p for _, p in model.named_parameters() if p.shape == (4, 8))
+    with perturbed_construction():
+        torch.manual_seed(0)
+        found = layer()
+        torch.manual_seed(0)
+        assert torch.equal(layer().weight, found.weight)
+    assert not torch.allclose(found.weight, directions(found))
+    plain = layer()
+    assert torch.allclose(plain.weight, directions(plain))
+
+
 def test_modes_are_told_apart():
     norm = "    def __init__(self):\n        super().__init__()\n        self.inner = nn.{}\n"
     forward = "    def forward(self, x):\n        return self.inner(x)"

@@ -24,6 +24,20 @@ ATTENTION = SOURCE.format(
     result="torch.softmax(q @ q.mT, -1) @ q",
     inputs="torch.rand(heads, length, width)",
 )
+CODES = (
+    SOURCE.format(
+        sizes="rows = 4096\nwidth = 4\ncodes = 8192",
+        names="x",
+        result="(x @ self.codes.T).amax(1)",
+        inputs="torch.rand(rows, width)",
+    )
+    .replace(
+        "def forward",
+        "def __init__(self, codes, width):\n        super().__init__()\n        "
+        "self.codes = nn.Parameter(torch.randn(codes, width))\n\n    def forward",
+    )
+    .replace("return []", "return [codes, width]")
+)
 SMALL = SOURCE.format(sizes="n = 64", names="x", result="x * 2", inputs="torch.rand(n, n)")
 
 
@@ -45,6 +59,10 @@ def test_each_size_is_the_published_one_once_where_the_cost_grows_as_it():
 def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
     lengths = [sizes["length"] for sizes in longest(ATTENTION)]
     assert 256 <= max(lengths) < 16384
+
+
+def test_a_size_that_weights_alone_have_is_long_once():
+    assert [sizes["codes"] for sizes in longest(CODES)].count(8192) == 1
 
 
 def test_what_is_small_already_has_no_longer_shape():

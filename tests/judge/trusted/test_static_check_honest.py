@@ -188,6 +188,8 @@ def test_a_source_as_people_write_them_passes():
         "getattr(self, f'layer{x}'); setattr(self, f'layer{x}', 1)",
         "setattr(self, f'{x}_proj', 1); getattr(self, f'{x}_proj'), getattr(self, 'fc{}'.format(x))",
         "for name in ('q', 'k', 'v'): setattr(self, name, getattr(x, name))",
+        "y = [getattr(self.lstm, f'{n}_l{x}') for n in ('weight_ih', 'bias_ih')]",
+        "n = x; y = [getattr(self, n) for n in ('q', 'k')], (lambda n: n)(x)",
         "[getattr(F, act) for act in ['relu', 'gelu']]",
         "torch.nn.init._calculate_fan_in_and_fan_out(self.weight)",
         "from torch.nn.modules.utils import _pair; _pair(3)",

@@ -35,7 +35,7 @@ class CallAreas:
             same_form = (tuple(view.shape), view.stride(), view.data_ptr()) == (slot.shape, slot.stride, address)
             if not same_form or view.requires_grad:
                 self._views[slot] = self._new_view(slot)
-        return shared_tensors.decode(tree, lambda index: self._views[parsed[index]][0])
+        return shared_tensors.decode(tree, lambda index: self._views[parsed[index]][0], with_objects=True)
 
     def _new_view(self, slot: Slot) -> tuple[Tensor, int]:
         view = self.inputs.view(slot)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrizations import _WeightNorm
 
+_weight_norm: Any = importlib.import_module("torch.nn.utils.weight_norm")  # torch.nn.utils has a function of this name
 _INITIALISERS = ("ones_", "zeros_", "constant_")
 MEAN, VARIANCE = "running_mean", "running_var"
 """The last part of the names of running statistics."""
@@ -48,7 +51,8 @@ def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, sm
 @contextlib.contextmanager
 def perturbed_construction(active: bool = True) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
-    every process. Those on the meta device have no values.
+    every process; so do magnitudes of weight norm, which would start as those of the weights. Those on the meta device
+    have no values.
 
     The noise depends on the number of elements, and on whether so many running variances were there before that
     further ones are not small. No global generator is used, so all other draws stay the same.
@@ -58,6 +62,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
         return
     new, initialisers = nn.Parameter.__new__, {name: getattr(nn.init, name) for name in _INITIALISERS}
     register, reset = nn.Module.register_buffer, _NormBase.reset_running_stats
+    right_inverse, of_magnitude = _WeightNorm.right_inverse, _weight_norm.norm_except_dim
 
     seen: list[nn.Module] = []
     """The modules with a running variance, in the order of their construction."""
@@ -106,9 +111,15 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     def noisy(name: str) -> Any:
         return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
 
+    def split(norm: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
+        magnitude, direction = right_inverse(norm, weight)
+        return add_noise(magnitude), direction
+
     nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
     nn.Module.register_buffer = registered  # type: ignore[method-assign, assignment]
     _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign, assignment]
+    _WeightNorm.right_inverse = split  # type: ignore[method-assign]
+    _weight_norm.norm_except_dim = lambda *args: add_noise(of_magnitude(*args))
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
     try:
@@ -117,5 +128,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
         nn.Parameter.__new__ = new  # type: ignore[method-assign]
         nn.Module.register_buffer = register  # type: ignore[method-assign]
         _NormBase.reset_running_stats = reset  # type: ignore[method-assign]
+        _WeightNorm.right_inverse = right_inverse  # type: ignore[method-assign]
+        _weight_norm.norm_except_dim = of_magnitude
         for name, function in initialisers.items():
             setattr(nn.init, name, function)

@@ -1,8 +1,9 @@
 """Tensors in shared memory and the structures around them in JSON: how values pass between examiner and runner.
 
 Both processes run this module. A value is None, a bool, a number, a string, a dtype, a tensor, or a list, tuple or
-string-keyed dict of values. Its JSON form names tensors by their index in a list of `Slot`s. A slot says where the
-bytes of one tensor lie in an `Area`, a piece of memory that two processes share.
+string-keyed dict of values; to a submission also an object of such attributes (`records`). Its JSON form names tensors
+by their index in a list of `Slot`s. A slot says where the bytes of one tensor lie in an `Area`, a piece of memory that
+two processes share.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ import msgspec
 import torch
 from torch import Tensor
 
+from drkernel.judge.boundary import records
+from drkernel.judge.boundary.records import MAX_DEPTH
+
 GUARD = 256
 """Bytes of 0xFF (NaN in every floating type) before and after each tensor in an area."""
-MAX_NODES, MAX_DEPTH, MAX_DIMS = 4096, 16, 16
+MAX_NODES, MAX_DIMS = 4096, 16
 MISFITS = (msgspec.ValidationError, RecursionError, UnicodeError)
 """What msgspec.convert raises for data that do not fit; the last for half a surrogate pair where it expects a word."""
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_JSON_NAMES = {"items": "list", "fields": "tuple", "pairs": "dict", "hexadecimal": "float", "digits": "int"}
+_JSON_NAMES = {
+    "items": "list", "fields": "tuple", "pairs": "dict", "attributes": "object", "named": "namedtuple",
+    "hexadecimal": "float", "digits": "int",
+}  # fmt: skip
 """What the fields of `Node` are called in JSON: the names of Python's types."""
 _ADD_SEALS, _NEVER_RESIZED = 1033, 0x1 | 0x2 | 0x4  # F_ADD_SEALS; F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
 
@@ -163,7 +170,7 @@ class Area(abc.ABC):
             return len(slots) - 1
 
         self.clear()
-        return encode(value, note), slots
+        return encode(records.recorded(value), note), slots
 
     def _blank(self, start: int, count: int) -> None:
         self.bytes(start, count).fill_(0xFF)
@@ -241,6 +248,9 @@ def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:
         return {"tuple": [encode(v, put, depth + 1) for v in _fields(value)]}
     if issubclass(kind, dict) and all(type(k) is str for k in _keys(value)):
         return {"dict": [[k, encode(v, put, depth + 1)] for k, v in _pairs(value)]}
+    if kind is records.Record:
+        form = "namedtuple" if value.is_tuple else "object"
+        return {form: [[k, encode(v, put, depth + 1)] for k, v in value.values.items()]}
     raise NotSerializable(f"a value of type {kind.__name__}")
 
 
@@ -255,6 +265,10 @@ class Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, renam
     """Of a tuple."""
     pairs: list[tuple[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     """Of a dict: key, value."""
+    attributes: list[tuple[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    """Of an object: name, value."""
+    named: list[tuple[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    """Of a named tuple: the same."""
     hexadecimal: Annotated[str, msgspec.Meta(max_length=39)] | msgspec.UnsetType = msgspec.UNSET
     """Of a float."""
     digits: Annotated[str, msgspec.Meta(max_length=399, pattern="^-?[0-9]+$")] | msgspec.UnsetType = msgspec.UNSET
@@ -262,20 +276,21 @@ class Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, renam
     dtype: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def decode(data: Any, get: Callable[[int], Any]) -> Any:
+def decode(data: Any, get: Callable[[int], Any], with_objects: bool = False) -> Any:
     """The value that a JSON form stands for.
 
     Args:
         data: decoded JSON, which may come from an untrusted process.
         get: returns the tensor with an index, and refuses a bad index.
+        with_objects: it may have objects and named tuples, since it comes from the trusted side.
 
     Raises:
         NotSerializable: it is not well formed, too large or nested too deeply.
     """
-    return _decoded(data, get, itertools.count(1), 0)
+    return _decoded(data, get, with_objects, itertools.count(1), 0)
 
 
-def _decoded(data: Any, get: Callable[[int], Any], nodes: Iterator[int], depth: int) -> Any:
+def _decoded(data: Any, get: Callable[[int], Any], objects: bool, nodes: Iterator[int], depth: int) -> Any:
     """No inner function of `decode`: one that calls itself would keep the tensors until garbage is collected."""
     if next(nodes) > MAX_NODES or depth > MAX_DEPTH:
         raise NotSerializable("a structure of values that is too large")
@@ -290,18 +305,22 @@ def _decoded(data: Any, get: Callable[[int], Any], nodes: Iterator[int], depth: 
     if node.tensor is not msgspec.UNSET:
         return get(node.tensor)
     if node.items is not msgspec.UNSET:
-        return [_decoded(value, get, nodes, depth + 1) for value in node.items]
+        return [_decoded(value, get, objects, nodes, depth + 1) for value in node.items]
     if node.fields is not msgspec.UNSET:
-        return tuple([_decoded(value, get, nodes, depth + 1) for value in node.fields])
+        return tuple([_decoded(value, get, objects, nodes, depth + 1) for value in node.fields])
     if node.pairs is not msgspec.UNSET:
-        return {key: _decoded(value, get, nodes, depth + 1) for key, value in node.pairs}
+        return {key: _decoded(value, get, objects, nodes, depth + 1) for key, value in node.pairs}
+    parts = node.named if node.attributes is msgspec.UNSET else node.attributes
+    if objects and parts is not msgspec.UNSET:
+        values = {name: _decoded(value, get, objects, nodes, depth + 1) for name, value in parts}
+        return records.made(values, parts is node.named)
     if node.hexadecimal is not msgspec.UNSET:
         return _float(node.hexadecimal)
     if node.digits is not msgspec.UNSET:
         return int(node.digits)
     if node.dtype is not msgspec.UNSET and node.dtype in DTYPES:
         return DTYPES[node.dtype]
-    raise NotSerializable("a value described wrongly: there is no such type of numbers")
+    raise NotSerializable("a value described wrongly: there is no such type")
 
 
 def _float(text: str) -> float:

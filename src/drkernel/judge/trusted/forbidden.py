@@ -254,7 +254,7 @@ class Check(ast.NodeVisitor):
         if texts:
             return
         of_class = isinstance(target, ast.Call) and self._is(target.func, "type")
-        if self.names.origins(target) or of_class or not is_harmless(attribute):
+        if self.names.origins(target) or of_class or not is_harmless(attribute, self.loop_names):
             advice = "a literal, an f-string that starts or ends with text, or add_module"
             raise Found(node, f"{name} with a computed name (instead: {advice})")
 

@@ -2,12 +2,14 @@
 
 At small sizes many a loop over blocks goes round once, and a block of a fixed size covers a row that it does not cover
 at the published size. So each size that inputs have is once as long as in the published task, or as long as is cheap:
-where the reference's cost grows as that size, and not as its square, that is the published size.
+where the reference's cost grows as that size, and not as its square, that is the published size. So is a size that
+weights alone have, as a table of codes or words.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 from drkernel.judge.trusted import lift, shrink
@@ -20,8 +22,8 @@ MOST = Cost(2**16, 2**17, 2e7)
 """What one forward of the reference may cost."""
 _LONGER = 4
 """Times as long as in the small task, at least."""
-_SHAPES = 3
-"""Sizes that are tried at most: those that grow most."""
+_SHAPES, _OF_WEIGHTS = 3, 1
+"""Sizes of inputs, and of weights alone, that are tried at most: those that grow most."""
 _FEW, _FEWEST = 8, 2
 """What the other sizes are lowered to; the second where it is too dear else, as it is with those of the small task."""
 
@@ -36,10 +38,22 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     if lift.network_sizes(task.source):
         return []  # the submission has copies of these numbers, which were made smaller
     small, full = base.constants, published.constants
-    growth = {name: full[name] / small[name] for name in names if small[name] > 1}
-    chosen = [name for name in sorted(growth, key=lambda name: -growth[name]) if growth[name] >= _LONGER][:_SHAPES]
+    growth = {name: full[name] / size for name, size in small.items() if size > 1 and full[name] >= _LONGER * size}
+    ranked = sorted(growth, key=lambda name: -growth[name])
+    chosen = [name for name in ranked if name in names][:_SHAPES]
+    others = (name for name in ranked if name not in names and _sizes_weights(task, base, name, seed))
+    chosen += itertools.islice(others, _OF_WEIGHTS)
     found = (next(_with_long(task, base, full[name], name, names, seed), None) for name in chosen)
     return [reference for reference in found if reference is not None]
+
+
+def _sizes_weights(task: Task, base: Reference, name: str, seed: int) -> bool:
+    """Whether a constant alone changes the shape of a parameter or a buffer."""
+    with contextlib.suppress(DrKernelError):
+        other = Reference(task, {**base.constants, name: base.constants[name] + 1})
+        shapes, others = ([t.shape for t in of.model(seed).state_dict().values()] for of in (base, other))
+        return shapes != others
+    return False
 
 
 def _with_long(

@@ -17,6 +17,7 @@ from drkernel.judge.boundary import messages, tf32
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.records import recorded
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode, encode
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.trusted.cases import Case
@@ -253,7 +254,8 @@ class RunnerClient:
             metas.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())])
             return len(metas) - 1
 
-        given = {"init": encode(init, put), "args": encode(inputs, put), "metas": metas, "train": train, "seed": seed}
+        init, inputs = encode(recorded(init), put), encode(recorded(inputs), put)
+        given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed}
         return _trace(self._request(messages.Launched, do="dry", **given).trace)
 
     def claims(self) -> dict[str, Any]:

@@ -148,6 +148,36 @@ def test_a_loop_over_numbers_that_are_written_there_may_read(numbers):
     assert not loop_free.kernels(LOOP_FREE.replace("tl.store(", looped.replace(numbers, "n")))
 
 
+@pytest.mark.parametrize("numbers", ["4", "BLOCK", "1, BLOCK // 2"])
+def test_such_a_loop_may_store_where_the_grid_is_known(numbers):
+    looped = LOOP_FREE.replace("tl.store(", f"for j in tl.static_range({numbers}): tl.store(")
+    assert loop_free.kernels(looped, several=True) == {"gate"} != loop_free.kernels(looped)
+    for old, new in [(f"({numbers})", "(n)"), ("BLOCK=256", "BLOCK=size(1000)")]:
+        assert not loop_free.kernels(looped.replace(old, new), several=True)
+    if "BLOCK" in numbers:
+        assert not loop_free.kernels(looped.replace("i = tl", "BLOCK = n; i = tl"), several=True)
+
+
+def test_a_constant_that_conditions_alone_read_makes_no_loop():
+    source = LOOP_FREE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, GATED: tl.constexpr")
+    source = source.replace("BLOCK=256", "BLOCK=256, GATED=n > 1").replace("tl.store(", "if GATED: tl.store(")
+    assert loop_free.kernels(source) == {"gate"}
+    assert not loop_free.kernels(source.replace("out + i,", "out + i + GATED,"))
+
+
+def test_where_the_host_reads_numbers_no_grid_of_so_few_programs_is_known():
+    read = lambda *rows: OpTrace([*rows, Row("bincount", "bincount", False, 1)])
+    told = lambda programs: joined(read(kernel(1, programs=4)), read(kernel(1, programs=programs)), False).rows[0]
+    assert [told(programs).full_grid for programs in (1, 4, 5)] == [0.0, 0.0, 5.0]
+
+
+def test_of_a_kernel_without_a_loop_there_are_more_programs_unless_one_is_known():
+    row = Row("k", "k:3", True, 1, 1, tensors=[Traffic(10**6, 4 * 10**6, 4 * 10**6)], block=256)
+    row.grids, guessed = [Grid(1, 10**6, True)], Row("bincount", "bincount", False, 1)
+    of = lambda *names: price(joined(OpTrace([row, guessed]), OpTrace([kernel(1, "k:3"), guessed]), False, names))
+    assert of() > 20 * of("k")
+
+
 def test_many_functions_are_looked_at_once():
     source = LOOP_FREE + "".join(f"def f{i}(x): return x\n" for i in range(3000))
     begun = time.process_time()
@@ -241,3 +271,11 @@ def test_programs_of_full_size_that_do_far_more_than_the_data_grow_are_believed(
     assert told(full_arithmetic=1e14) == pytest.approx(1e6 * 1e14 / GPUS["H200"].vector_ops, rel=0.2)
     longer, addresses = (told(flops=1e9, math="half", full_flops=n, full_arithmetic=n / 5) for n in (1e14, 1e9))
     assert longer > 100 * told(flops=1e9, math="half") == 100 * addresses
+
+
+def test_a_copy_to_the_host_grows_no_further_than_the_largest_of_the_dry_run():
+    copy = lambda numel: OpTrace([Row("_local_scalar_dense", "_", False, 1, tensors=[Traffic(numel, 8, 8)])])
+    copies = lambda trace: max(row.calls for row in estimate_times(trace, DEVICE, SCALE))
+    assert copies(joined(copy(4), OpTrace(), False)) == 64
+    assert copies(joined(copy(4), copy(8), False)) == 2
+    assert copies(joined(copy(1000), copy(8), False)) == 64, "as the reference's tensor of this size"

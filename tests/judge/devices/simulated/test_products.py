@@ -128,6 +128,12 @@ def test_operators_of_one_name_that_make_as_much_are_told_apart_by_their_product
     assert found == [2.0, 2.0, 16.0, 16.0, 9.0]
 
 
+def test_a_product_grows_as_one_of_another_name_that_is_as_large():
+    scale = Scale(operators={("addmm", 512, 100.0): 2.0, ("bmm", 64, 900.0): 16.0}, flops=9.0)
+    row = lambda flops, numel: Row("mm", "mm", False, 1, flops=flops, output_numel=numel)
+    assert [scale.of_products(row(*one)) for one in ((100.0, 512), (900.0, 64), (900.0, 512))] == [2.0, 16.0, 9.0]
+
+
 @triton.jit
 def eight_bits(a, b, out, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)

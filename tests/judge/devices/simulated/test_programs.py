@@ -73,3 +73,12 @@ def test_a_launch_of_many_programs_does_not_weigh_more_since_the_tensor_is_large
     many.work = (1584.0, 1584.0, 1584.0)
     row = Row("k", "k:1", True, 2, 1585, grids=[busy, many], full_grid=792.5, full_grids=[1.0, 1584.0])
     assert programs(row, scale).lanes < 1.2
+
+
+def test_a_launch_of_few_programs_weighs_as_they_do_where_no_program_can_do_more_at_full_size():
+    scale = Scale(bytes=4000.0, numel={2048: 512.0, 4: 2048.0})
+    large, tiny = Grid(2, 2048, False, work=(6.0, 6e3, 4e4), touched=2048), Grid(1, 4, False, touched=4)
+    tiny.work = (3.0, 12.0, 2e4)
+    row = Row("k", "k:1", True, 2, 3, block=1024, grids=[large, tiny], full_grid=513.0, full_grids=[1024.0, 2.0])
+    assert programs(row, scale).accesses < 10
+    assert programs(dataclasses.replace(row, loop_free=True), scale).accesses > 300

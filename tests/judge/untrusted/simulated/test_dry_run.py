@@ -227,3 +227,47 @@ def test_what_the_host_has_read_or_loops_over_data_tell_is_not_known():
     assert stores(loops)[0] == STORES_UNKNOWN
     read = lambda x, index, out: double[(int(index.sum()),)](x, out, 3000, BLOCK=1024) or out
     assert stores(read) == (STORES_UNKNOWN, STORES_UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda x: x[x[:, 0] > 0],
+        lambda x: x[torch.where(x[:, 0] > 0)],
+        lambda x: torch.masked_select(x, x > 0),
+        lambda x: x.nonzero().to(x.dtype),
+        lambda x: x[: max(torch.bincount(x[0].long(), minlength=8).tolist()[:8])],
+        lambda x: x.repeat_interleave(x[:, 0].long(), dim=0),
+    ],
+)
+def test_sizes_that_data_decide_hide_no_launch(chosen, monkeypatch):
+    forward = Launching.forward
+    monkeypatch.setattr(Launching, "forward", lambda model, x: forward(model, x) + chosen(x).sum())
+    assert [(row.calls, row.programs) for row in run(Launching).rows if row.triton] == [(2, 132 + 2**30)]
+
+
+class Listing(nn.Module):
+    def forward(self, x):
+        assert sum(sum(row) for row in x[:8, :8].tolist()) == 64
+        return x
+
+
+def test_a_list_of_numbers_is_one_copy():
+    assert [(row.name, row.calls, row.tensors[0].numel) for row in run(Listing).rows] == [
+        ("_local_scalar_dense", 9, 64)
+    ]
+
+
+class Drawing(Launching):
+    def __init__(self):
+        super().__init__()
+        nn.init.trunc_normal_(self.weight, std=0.02)
+
+    def forward(self, x):
+        while (x < 0).any():
+            x = x.abs()
+        return super().forward(x)
+
+
+def test_a_loop_until_no_number_is_outside_ends():
+    assert [(row.calls, row.programs) for row in run(Drawing).rows if row.triton] == [(2, 132 + 2**30)]

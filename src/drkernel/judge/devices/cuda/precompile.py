@@ -40,6 +40,7 @@ from drkernel.judge.boundary.cuda.kernel_cache import (
 from drkernel.judge.boundary.cuda.kernel_description import Types, check_types
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
+from drkernel.judge.boundary.records import recorded
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
 from drkernel.judge.trusted import ptx_scan
@@ -82,7 +83,7 @@ class Call:
             return len(metas) - 1
 
         try:
-            return cls(encode(init, put), encode(args, put), metas, train)
+            return cls(encode(recorded(init), put), encode(recorded(args), put), metas, train)
         except NotSerializable as error:
             raise DrKernelError(f"the task's inputs or arguments cannot be handed to a submission: {error}") from error
 

@@ -37,6 +37,11 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
+_COPIED = "_local_scalar_dense"
+"""What copies to the host are called."""
+_READING = (_COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave")
+"""Operators of which the host reads a number: a value, or how many elements data choose."""
+
 _IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
 """Errors in a dry run that do not come from missing data."""
 
@@ -57,8 +62,9 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
             raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
         return submission.trace
-    simple, steps = loop_free.kernels(submission.written), steady.kernels(submission.written)
-    return joined(submission.trace, full, submission.source != submission.written, simple, steps)
+    written, is_smaller = submission.written, submission.source != submission.written
+    simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
+    return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed)
 
 
 def given(reference: Reference) -> tuple[list, list]:
@@ -79,35 +85,43 @@ def given(reference: Reference) -> tuple[list, list]:
 
 
 def joined(
-    trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = (), steps: Collection[str] = ()
+    trace: OpTrace,
+    full: OpTrace,
+    is_smaller: bool,
+    simple: Collection[str] = (),
+    steps: Collection[str] = (),
+    fixed: Collection[str] = (),
 ) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
-    What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
+    What is called less often there than at the small size is taken for not known: a submission can tell a dry run. So
+    are no more programs than there where the host reads numbers back, which are others in the dry run.
 
     Args:
         is_smaller: see Row.
         simple: names of the kernels that have no loop, see `loop_free`.
         steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
-            reads numbers back, which are others in the dry run.
+            reads numbers back.
+        fixed: names of those that store in a loop of as many steps always, too; for known grids.
     """
-    reads_back = any(row.name == "_local_scalar_dense" for row in (*trace.rows, *full.rows))
+    reads_back = any(row.name in _READING for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
+    copied = max((t.numel for row in full.rows if row.name == _COPIED for t in row.tensors), default=0.0)
     rows = [
         dataclasses.replace(
             with_work_of(without_masked_lanes(row, own), own),
             is_smaller=is_smaller,
             steady=not reads_back and row.site.rpartition(":")[0] in steps,
-            loop_free=row.site.rpartition(":")[0] in simple,
             warps=min(row.warps, own.warps) if own else row.warps,
+            loop_free=row.site.rpartition(":")[0] in ({*simple, *fixed} if own else simple),
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
-            full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,
+            full_largest=max((t.numel for t in own.tensors), default=0.0) if own else copied * (row.name == _COPIED),
             full_calls=row.calls * after[row.site] / before[row.site]
             if after[row.site] >= before[row.site] > 0
             else 0.0,
         )
-        for row, own in paired(trace, full)
+        for row, own in paired(trace, full, reads_back)
     ]
     return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
 
@@ -126,16 +140,22 @@ def _full_grids(row: Row, own: Row) -> list[float]:
     return [programs[place] for place in range(len(row.grids))]
 
 
-def paired(trace: OpTrace, full: OpTrace) -> list[tuple[Row, Row | None]]:
+def paired(trace: OpTrace, full: OpTrace, guessed: bool = False) -> list[tuple[Row, Row | None]]:
     """The rows, each with that of its kernel in the dry run, if there is one. Several kernels have one site where a
     function makes them: in both runs the first belongs to the first, or the largest of all to each where their numbers
-    differ."""
+    differ.
+
+    Args:
+        guessed: the host reads numbers back, so that rows of no more programs a launch tell nothing.
+    """
     before, after = _kernels_by_site(trace), _kernels_by_site(full)
     turns = {
         site: iter(rows) if len(rows) == len(before[site]) else itertools.repeat(_largest(rows))
         for site, rows in after.items()
     }
-    return [(row, next(turns[row.site]) if row.triton and row.site in turns else None) for row in trace.rows]
+    found = [(row, next(turns[row.site]) if row.triton and row.site in turns else None) for row in trace.rows]
+    no_more = lambda row, own: guessed and own.programs * row.calls <= row.programs * own.calls
+    return [(row, None if own and no_more(row, own) else own) for row, own in found]
 
 
 def _kernels_by_site(trace: OpTrace) -> defaultdict[str, list[Row]]:

@@ -44,7 +44,7 @@ class Programs:
 def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.inf, math.inf, math.inf)) -> Programs:
     """The programs of a kernel. `grown`: what they do at full size, by WORK, as it grows with the data."""
     several = row.full_grid > 1
-    tile, once = (row.tile if several else 0), row.loop_free and several
+    tile, once = (row.tile if several else 0), row.loop_free and row.full_grid != 1
     read = _read(row, scale) if once else 0.0
     found = [(grid, grown_grid(grid, row.block, tile, scale, read, row.full_grid)) for grid in grids(row)]
     launches = sum(grid.launches for grid in grids(row))
@@ -56,7 +56,8 @@ def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.i
         is_even = _is_even(grids(row), kind, grown[kind], shown[kind])
         even = [1.0 if is_even else grid.uneven[kind] for grid, _ in found]
         most = [_at_work(*facts) for facts in zip([grid for grid, _ in found], mosts, told, even, strict=True)]
-        at_work.append(min(_together(grids(row), most, kind, told, scale), row.full_grid or math.inf))
+        together = _together(grids(row), most, kind, told, scale, row.loop_free)
+        at_work.append(min(together, row.full_grid or math.inf))
     return Programs(fewest, *at_work)
 
 
@@ -85,18 +86,21 @@ def _is_even(grids: list[Grid], kind: int, grown: float, shown: float) -> bool:
     return shown - light * grown > _MOSTLY * (1 - light) * grown and shown < grown / _MOSTLY
 
 
-def _together(grids: list[Grid], programs: list[float], kind: int, told: list[float], scale: Scale) -> float:
+def _together(
+    grids: list[Grid], programs: list[float], kind: int, told: list[float], scale: Scale, is_fixed: bool
+) -> float:
     """How many programs work at a time over all launches, of which each has so many. A launch counts by how much it
     does: one of many programs that do little does not share the work of another one, before or behind it.
 
     What it does grows as the data that it goes through, where the programs of each launch are told. Launches of far
-    more programs than another one has grow no more than the number of their programs.
+    more programs than another one has grow no more than the number of their programs, and so do all launches where a
+    program's work is the same at any size (`is_fixed`).
     """
     work = [grid.launches * grid.work[kind] for grid in grids]
     if len(grids) > 1 and all(math.isfinite(number) for number in told):
         grown = [scale.of_tensor(grid.touched) for grid in grids]
         most = [number / max(grid.programs, 1) for grid, number in zip(grids, told, strict=True)]
-        few = [number <= _FAR_MORE * min(programs) for number in programs]
+        few = [number <= _FAR_MORE * min(programs) and not is_fixed for number in programs]
         grown = [own if is_few else min(own, limit) for own, limit, is_few in zip(grown, most, few, strict=True)]
         work = [part * max(1.0, growth) for part, growth in zip(work, grown, strict=True)]
     if not sum(work):
@@ -122,7 +126,8 @@ def grown_grid(
 
     Args:
         tile: of a product, where more than one program is known to be launched at full size; else 0.
-        read: see `_read`, where more than one is, and none does more work, whatever the sizes of its tensors; else 0.
+        read: see `_read`, where no program does more work, whatever the sizes of its tensors, so that there are more,
+            unless one is known to be launched; else 0.
         told: how many are known to be launched at full size; 0 where that is not known. It decides where several
             dimensions are as large as the grid.
     """

@@ -114,10 +114,12 @@ def _operator(row: Row) -> tuple[str, int, float]:
 
 
 def _growth(operators: Mapping[tuple[str, int, float], float], row: Row) -> float:
-    """The factor of an operator's products; the largest of its name that makes as much, where none has as many; else
-    0."""
-    alike = (factor for (name, numel, _), factor in operators.items() if (name, numel) == (row.name, row.output_numel))
-    return operators.get(_operator(row)) or max(alike, default=0.0)
+    """The factor of an operator's products: of as many that make as much, be it by another name (`mm` for `addmm`); the
+    largest of its name that makes as much, where none has as many; else 0."""
+    name, numel, flops = _operator(row)
+    same = [factor for (_, *made), factor in operators.items() if made == [numel, flops]]
+    alike = [factor for (other, made, _), factor in operators.items() if (other, made) == (name, numel)]
+    return operators.get(_operator(row)) or max(same or alike, default=0.0)
 
 
 _cache: dict[tuple, Scale] = {}

@@ -168,7 +168,7 @@ def _values(tree: Any, metas: list) -> Any:
         torch.empty_strided(shape, stride, dtype=DTYPES[kind], device=meta_as_cuda.META)
         for kind, shape, stride in metas
     ]
-    return shared_tensors.decode(tree, tensors.__getitem__)
+    return shared_tensors.decode(tree, tensors.__getitem__, with_objects=True)
 
 
 def _failure(key: str, error: Exception, tuned: bool) -> dict[str, Any]:

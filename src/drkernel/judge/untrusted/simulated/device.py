@@ -71,6 +71,12 @@ def record_grids(seed: int = 0) -> Iterator[OpTrace]:
         yield trace
 
 
+def copied_to_host(tensor: Any) -> None:
+    """Counts a copy of all elements to the host in a block that is recorded."""
+    if session := _machines[0].session:
+        session.copied_to_host(tensor)
+
+
 def choosing(model: int) -> contextlib.AbstractContextManager[None]:
     """A block in which tuners choose for a model by its number: the first configuration where times are taken, others
     at other shapes."""

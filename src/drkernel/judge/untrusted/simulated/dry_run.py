@@ -1,7 +1,8 @@
 """What a submission launches at the published sizes, and how often: its model runs on tensors without data.
 
-Runs in simulated runners. Kernels are not executed but for a few programs (`sampled`). A number that is read back is 1:
-few grids depend on it.
+Runs in simulated runners. Kernels are not executed but for a few programs (`sampled`). A number that is read back is 1,
+and of elements that data choose there is one: few grids depend on it. Of truth values the first ones are true, so that
+loops end (`nn.init.trunc_normal_` draws until no number is outside).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses import fake_tensor
@@ -21,14 +23,31 @@ from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
 from drkernel.judge.untrusted.simulated.autotuning import choosing
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
-from drkernel.judge.untrusted.simulated.device import record_grids
+from drkernel.judge.untrusted.simulated.device import copied_to_host, record_grids
 from drkernel.judge.untrusted.simulated.limits import Guesses
 
 MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
 
+MOST_LISTED = 2**20
+"""Numbers that are read back at once."""
+
+MOST_TRUE = 64
+"""Truth values that are read back as true, by a constructor or by a forward."""
+
 _APART = 2**36
 """Bytes between storages: 2**32 elements of 16 bytes."""
+
+_CHOOSING: dict[Any, Callable[..., tuple[tuple[int, ...], torch.dtype]]] = {
+    torch.ops.aten.nonzero.default: lambda x: ((1, x.dim()), torch.int64),
+    torch.ops.aten.masked_select.default: lambda x, mask: ((1,), x.dtype),
+    torch.ops.aten.bincount.default: lambda x, weights=None, minlength=0: (
+        (max(1, minlength),),
+        torch.int64 if weights is None else weights.dtype,
+    ),
+    torch.ops.aten.repeat_interleave.Tensor: lambda repeats, output_size=None: ((1,), repeats.dtype),
+}
+"""Operators whose result has as many elements as data say -> its shape and dtype where that is one."""
 
 
 def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> OpTrace:
@@ -41,13 +60,14 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
     """
     with _without_data(), torch.no_grad():
         tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
-        positional, keywords = decode(init, tensors.__getitem__)
+        positional, keywords = decode(init, tensors.__getitem__, with_objects=True)
+        Guesses.true = 0
         model = in_mode(build(*positional, **keywords), train)
         called: list[tuple[str, int]] = []
         for _ in range(MOST_FORWARDS):
-            before = called
+            before, Guesses.true = called, 0
             with record_grids(seed) as trace, choosing(0, tries=False):
-                model(*decode(args, tensors.__getitem__))
+                model(*decode(args, tensors.__getitem__, with_objects=True))
             called = [(row.site, row.calls) for row in trace.rows]
             if called == before:
                 break
@@ -65,12 +85,28 @@ def _without_data() -> Iterator[None]:
         (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
         (torch.utils, "swap_tensors", _becomes),
         (fake_tensor.FakeTensor, "item_memo", property(_guess, lambda tensor, value: None)),
+        (fake_tensor.FakeTensor, "tolist", _listed(fake_tensor.FakeTensor.tolist)),
         (Guesses, "made", False),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(mock.patch.object(*patch))
-        yield stack.enter_context(fake_tensor.FakeTensorMode(allow_non_fake_inputs=True))
+        yield stack.enter_context(_FakeMode(allow_non_fake_inputs=True))
+
+
+class _FakeMode(fake_tensor.FakeTensorMode):
+    """Of which operators that choose elements by data choose one."""
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return super().dispatch(func, types, args, kwargs or {})
+        except fake_tensor.DynamicOutputShapeException:
+            if func not in _CHOOSING:
+                raise
+            Guesses.made = True
+            shape, dtype = _CHOOSING[func](*args, **(kwargs or {}))
+            with self:
+                return torch.empty(shape, dtype=dtype)
 
 
 def _device(tensor: Tensor, own: property) -> torch.device:
@@ -81,7 +117,21 @@ def _device(tensor: Tensor, own: property) -> torch.device:
 def _guess(tensor: Tensor) -> int:
     """The number that is read back."""
     Guesses.made = True
-    return 1
+    Guesses.true += tensor.dtype == torch.bool
+    return int(tensor.dtype != torch.bool or Guesses.true <= MOST_TRUE)
+
+
+def _listed(one_by_one: Callable) -> Callable:
+    """In the place of a method that reads numbers back one by one: all of them are one copy, as with data."""
+
+    def tolist(tensor: Tensor) -> Any:
+        if tensor.numel() > MOST_LISTED:
+            return one_by_one(tensor)
+        Guesses.made = True
+        copied_to_host(tensor)
+        return np.ones(tuple(tensor.shape), np.int64).tolist()
+
+    return tolist
 
 
 class _Addresses:

@@ -32,9 +32,9 @@ class ThreadsExceeded(LaunchLimitExceeded, errors.OutOfResources):
 
 
 class Guesses:
-    """Whether the host has read a number of tensors without data."""
+    """Whether the host has read a number of tensors without data, and how many truth values it has read."""
 
-    made = False
+    made, true = False, 0
 
 
 def grid_sizes(name: str, grid: Any) -> tuple[int, ...]:
