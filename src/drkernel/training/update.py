@@ -8,7 +8,7 @@ entropies of micro-batches and ranks are sums. The host never waits for the devi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -200,13 +200,23 @@ class _Indexed:
 
 
 def merge_steps(steps: list[dict[str, float]]) -> dict[str, float]:
-    """The metrics of all optimizer steps of one rollout: `skipped` and `tokens` are sums, the others means.
+    """The metrics of all optimizer steps of one rollout: `skipped` and `tokens` are sums, `updates` is the number of
+    steps, the others are means of what is finite.
 
     >>> merge_steps([{"loss": 1.0, "skipped": 1, "tokens": 4}, {"loss": 2.0, "skipped": 0, "tokens": 6}])
-    {'loss': 1.5, 'skipped': 1, 'tokens': 10}
+    {'loss': 1.5, 'skipped': 1, 'tokens': 10, 'updates': 2}
     """
-    sums = {name: sum(step[name] for step in steps) for name in steps[0]}
-    return {name: total if name in ("skipped", "tokens") else total / len(steps) for name, total in sums.items()}
+    merged: dict[str, float] = {}
+    for name in steps[0]:
+        values = [step[name] for step in steps]
+        finite = [value for value in values if math.isfinite(value)] or values
+        merged[name] = sum(values) if name in ("skipped", "tokens") else sum(finite) / len(finite)
+    return merged | {"updates": len(steps)}
+
+
+def has_learnt(metrics: Mapping[str, float]) -> bool:
+    """Whether at least one optimizer step of a rollout, whose metrics these are, was not skipped."""
+    return metrics.get("skipped", 0) < metrics.get("updates", 1)
 
 
 @torch.no_grad()
