@@ -30,8 +30,8 @@ class TrainerConfig:
     lr_warmup: int = 0
     """Steps over which the learning rate rises linearly to policy.lr."""
     lr_steps: int | None = None
-    """`linear` and `cosine` only: the step from which the learning rate stays at `lr_end`. Not `steps`, which a resumed
-    run may change."""
+    """`linear` and `cosine` only: the step, counted from 1, from which the learning rate stays at `lr_end`. Not
+    `steps`, which a resumed run may change."""
     lr_end: float = 0.1
     """`linear` and `cosine` only: the last learning rate, as a share of policy.lr."""
     max_grad_norm: float = 1.0
