@@ -84,6 +84,12 @@ def test_of_several_updates_those_with_finite_numbers_are_averaged():
     assert alone["grad_norm"] == math.inf and not update.has_learnt(alone)
 
 
+@pytest.mark.parametrize(("skipped", "without"), [(0, 0), (3, 0), (4, 1)])
+def test_a_step_of_several_updates_counts_as_one_that_was_skipped_where_all_were(skipped, without):
+    merged = update.merge_steps([{"skipped": int(number < skipped)} for number in range(4)])
+    assert merged["skipped"] == skipped and (not update.has_learnt(merged)) == without
+
+
 def test_several_updates_share_the_rows_between_them(episodes):
     batch = pack(episodes)
     index = torch.cat([i for i, _ in minibatches(batch, 3)])
