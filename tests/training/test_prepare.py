@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 import train
 from drkernel.config import LoraConfig, RewardConfig
 from drkernel.policy import new_policy
+from drkernel.policy.engine import Completion
 from drkernel.policy.lora import add_adapters, draw_adapters
 from drkernel.rollout import RolloutTimes
 from drkernel.training import overlap
@@ -17,7 +19,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
 from drkernel.training.sharded_rollout import StepRollouts
 from drkernel.training.trainer import State
-from drkernel.types import Trajectory, Turn, Verdict, WorkerLost
+from drkernel.types import Task, Trajectory, Turn, Verdict, WorkerLost
 from tests.configs import train_config
 
 WRONG, LOST = Verdict("incorrect", "wrong_values"), Verdict("judge_failure", "worker_lost")
@@ -211,3 +213,31 @@ def test_refills_draw_what_is_missing_and_no_more(monkeypatch):
     played, rollouts = collected(monkeypatch, "s.s...s.", *options)
     assert rollouts == [6, 2] and groups_of(played) == [0, 2, 6] and played.refilled == 2
     assert collected(monkeypatch, "ssssssss")[1] == [4]
+
+
+def test_first_turns_begun_are_taken_up_by_their_own_task_alone(monkeypatch):
+    """Of four tasks that a step began, the judge refuses the second when they are drawn again: later ones move up."""
+    refused: set[int] = set()
+
+    def draw(trainer, cursor, number):
+        usable = (place for place in itertools.count(cursor) if place not in refused)
+        places = list(itertools.islice(usable, number))
+        return [Task(f"t{place}", "") for place in places], places[-1] + 1, RolloutTimes()
+
+    monkeypatch.setattr(overlap, "draw", draw)
+    trainer = trainer_for("trainer.overlap=true", "algo.importance_cap=2")
+    played = StepRollouts(0, 0, {})
+    attempt = overlap.draw_attempt(trainer, played, 4, refills=False)
+    ahead = attempt.options["ahead"]
+    assert [task.id for task in ahead.tasks] == ["t4", "t5", "t6", "t7"] and ahead.first_group == 4
+    ahead.completions |= {(group, 0): Completion(f"{group}.0.0", [group], [-1.0], True) for group in range(4, 8)}
+    overlap.keep(played, attempt)
+    trainer.state.ahead = played.ahead
+    again = lambda: overlap.draw_attempt(trainer, StepRollouts(8, 8, {}), 4, refills=False)
+    assert again().options["begun"] == ahead.completions
+    refused.add(5)
+    second = again()
+    assert [task.id for task in second.tasks] == ["t4", "t6", "t7", "t8"] and second.options["first_group"] == 4
+    assert second.options["begun"] == {(4, 0): ahead.completions[4, 0]}, "the others are generated anew"
+    trainer.state.ahead = {key: played.ahead[key] for key in ("cursor", "group", "completions")}
+    assert again().options["begun"] == {}, "an older checkpoint does not say whose they are"
