@@ -91,6 +91,19 @@ def test_an_answer_left_alone_is_compared_with_those_that_were_cut():
     assert advantages(prepared(answers, "filters=overlong", "reward=binary"))[0] == 1.0
 
 
+def test_turns_before_one_that_was_cut_do_not_train_on_a_return_that_is_not_known():
+    """Two trajectories earn 1 and then 4, the third 1 and then something that was cut; the fourth is cut at once."""
+    answers = [trajectory(sample, right(1.0, 0.0), right(9.0, 0.0)) for sample in range(2)]
+    answers += [trajectory(2, right(1.0, 0.0), WRONG), trajectory(3, WRONG, right(9.0, 0.0))]
+    answers[2].turns[1].finished = answers[3].turns[0].finished = False
+    found = prepared(answers, "filters=overlong", "reward=speedup")
+    assert found.trained_shares().tolist() == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 1.0]]
+    assert found.rejected["overlong"].tolist() == [[False] * 2, [False] * 2, [True, True], [True, False]]
+    assert found.advantages[:2].tolist() == [[0.0, 0.0]] * 2, "they are compared with each other"
+    compared = prepared(answers, "filters=overlong", "reward=speedup", "filters.overlong.rejected_in_baseline=true")
+    assert torch.equal(compared.trained_shares(), found.trained_shares()) and compared.advantages[0, 0] > 0
+
+
 def test_the_limit_may_lie_below_the_longest_answer():
     options = ["reward.overlong_penalty=1", "reward.overlong_window=10", "reward.overlong_limit=60"]
     found = prepared([of_length(0, 55), of_length(1, 61)], "filters=none", "reward=binary", *options)

@@ -40,7 +40,7 @@ METRICS: dict[str, str] = {
     "advantages/alone": "the share of the turns that train that no other turn of their group is compared with",
     "zero_variance/kept": "share of groups whose rewards differ enough",
     "prs/kept": "share of rewarded turns that PRS keeps",
-    "overlong/kept": "share of turns that were not cut",
+    "overlong/kept": "share of turns that were not cut and come before none that was",
     "mrs/kept": "share of sampled tokens that MRS keeps",
     "kept": "share of all sampled tokens of the batch that train",
     **dict.fromkeys(
