@@ -91,7 +91,7 @@ def test_options_are_those_of_the_functions_and_reach_them():
     config = load("reward=speedup", "reward.cap=2", "algo=grpo", "algo.std=true", "filters=[zero_variance,mrs]")
     right, speed = torch.tensor([True]), torch.tensor([9.0])
     assert make_reward(config.reward)(right, speed, speed).item() == 3.0
-    assert make_estimator(config.algo).keywords == {"std": True}
+    assert make_estimator(config.algo).keywords == {"std": True, "zero_alone": False}
     assert config.filters.chosen(GROUP_FILTERS)["zero_variance"].keys() == {"min_std", "min_size", "turns"}
     assert config.filters.chosen(TOKEN_FILTERS)["mrs"]["level"] == "geometric"
     assert config.filters.max_refills == 2 and not config.filters.chosen(TURN_FILTERS)

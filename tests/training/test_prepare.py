@@ -117,6 +117,18 @@ def test_turns_without_anyone_to_compare_with_are_counted():
     assert found.sums["advantages/alone"].tolist() == [1.0, 3.0], "of the three turns that train"
 
 
+@pytest.mark.parametrize(("algo", "last"), [("trloo", 0.0), ("grpo", 0.0), ("rloo", 1.0)])
+def test_the_last_trajectory_of_a_group_may_have_no_advantage_where_it_is_alone(algo, last):
+    """Its second turn is the only one of the group; rloo compares trajectories, of which there are two."""
+    answers = [trajectory(0, right(1.0, 0.0), right(2.0, 1.0)), trajectory(1, right(2.0, 1.0))]
+    options = [f"algo={algo}", "reward=binary", "filters=none"]
+    usual, zero = (prepared(answers, *options, f"algo.zero_alone={value}") for value in (False, True))
+    assert usual.advantages[0, 1] == 1.0 and zero.advantages[0, 1] == last
+    assert torch.equal(zero.advantages[:, 0], usual.advantages[:, 0])
+    single = prepared(answers[:1], *options, "algo.zero_alone=true")
+    assert single.advantages.tolist() == [[0.0, 0.0]]
+
+
 def test_a_token_that_the_engine_gave_no_log_probability_for_has_no_part_in_a_reweighed_loss(monkeypatch):
     answers = [trajectory(0, right(2.0, 1.0)), trajectory(1, WRONG)]
     answers[0].turns[0].logprobs[1] = float("nan")
