@@ -146,7 +146,7 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
         cursor=played.cursor,
         groups=played.groups,
         ahead=played.ahead,
-        skipped=state.skipped + int(metrics["skipped"]),
+        skipped=state.skipped + (not update.has_learnt(metrics)),
     )
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work

@@ -78,6 +78,16 @@ class Engine(BaseEngine):
         pass
 
 
+@pytest.mark.parametrize("ending", ["", "</think>I have no answer."])
+def test_code_among_thoughts_is_no_submission(ending):
+    environment = Environment(Judge(), [TASK])
+    environment.reset("t")
+    thoughts = f"<think>{answer('faster')}\n{ending}"
+    _, reward, _, info = environment.step(thoughts, finished=bool(ending))
+    assert (info.source, info.verdict.reason, reward) == (None, "no_code", 0.0)
+    assert environment.rewards([thoughts, f"{thoughts}</think>{answer('faster')}"], ["t", "t"])[0] == 0.0
+
+
 @pytest.mark.parametrize("reward", ["binary", "speedup", "profiling"])
 @pytest.mark.parametrize(
     ("answers", "hack_check"),

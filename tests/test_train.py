@@ -153,7 +153,7 @@ def test_a_step_says_where_its_seconds_went(world):
 RUN = ["trainer.samples=2", "trainer.steps=2", "trainer.save_every=1", "tasks.eval_count=2", "trainer.eval_samples=1"]
 RUN += ["trainer.eval_turns=1", "tasks.families=[elementwise]", "logger.plots=false"]  # short answers, which take time
 RUN += ["trainer.threads=1", "judge.workers=1", "policy.lr=1e-6"]
-RUN += ["trainer.validate_every=1", "trainer.lr_schedule=cosine", "trainer.lr_steps=2"]
+RUN += ["trainer.validate_every=1", "trainer.lr_schedule=cosine", "trainer.lr_steps=3"]
 
 REFILLED = ["seed=4"]
 """A group without spread is dropped and refilled in each step."""

@@ -26,8 +26,8 @@ from drkernel.judge import JudgeProtocol
 from drkernel.judge.feedback import estimated_tokens
 from drkernel.objective.rewards import REWARDS
 from drkernel.objective.rollouts import ignoring_hack_check, reward_of
-from drkernel.policy.code import extract_code
 from drkernel.policy.templates import TEMPLATE, Template
+from drkernel.policy.thinking import submission_in
 from drkernel.rollout.conversation import Message, opening, revision
 from drkernel.rollout.verdicts import judged, no_code, refusal, resolved
 from drkernel.types import DrKernelError, Task, Verdict
@@ -168,7 +168,7 @@ class Environment:
         return [self.reward(judged(future)) for future in coming]
 
     def _submitted(self, task: Task, answer: str) -> tuple[str | None, Future[Verdict]]:
-        source = extract_code(answer, task.answer_name)
+        source = submission_in(answer, task.answer_name)
         return source, resolved(no_code(task)) if source is None else self.judge.submit(task, source)
 
     def _find(self, task: Task | str) -> Task:

@@ -91,7 +91,7 @@ def test_options_are_those_of_the_functions_and_reach_them():
     config = load("reward=speedup", "reward.cap=2", "algo=grpo", "algo.std=true", "filters=[zero_variance,mrs]")
     right, speed = torch.tensor([True]), torch.tensor([9.0])
     assert make_reward(config.reward)(right, speed, speed).item() == 3.0
-    assert make_estimator(config.algo).keywords == {"std": True}
+    assert make_estimator(config.algo).keywords == {"std": True, "zero_alone": False}
     assert config.filters.chosen(GROUP_FILTERS)["zero_variance"].keys() == {"min_std", "min_size", "turns"}
     assert config.filters.chosen(TOKEN_FILTERS)["mrs"]["level"] == "geometric"
     assert config.filters.max_refills == 2 and not config.filters.chosen(TURN_FILTERS)
@@ -149,6 +149,7 @@ WRONG = [
     ("algo=tlroo", ["tlroo", "trloo"]),
     ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
     ("trainer.samples=0", ["trainer.samples", "1 or more"]),
+    ("seed=-1", ["config: seed=-1; expected 0 or more"]),
     ("algo.aggregation=token_men", ["token_men", "token_mean"]),
     ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
     ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
@@ -353,7 +354,7 @@ def test_the_widest_values_that_somebody_may_mean_are_taken():
 
 
 def test_every_number_has_a_range_or_may_be_any():
-    any_number = {"seed", "tasks.seed", "trainer.lr_steps"}
+    any_number = {"tasks.seed", "trainer.lr_steps"}
     any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
     for kind, ranges in ((Config, RANGES), (EvaluateConfig, RANGES | OF_STUDIES)):
         keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check

@@ -62,6 +62,23 @@ def test_answers_come_as_they_are_ready_whatever_was_asked_first():
     assert (answer.id, answer.source, answer.finished, model.busy) == ("a", None, False, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "submitted"),
+    [
+        (f"<think>A draft:\n```python\n{CODE}```\n", None),
+        (f"<think>A draft:\n```python\n{CODE}```\n</think>I have no answer.", None),
+        (f"```python\nclass ModelNew: draft\n```\n</think>\n```python\n{CODE}```\n", CODE),
+    ],
+)
+def test_code_among_thoughts_is_no_submission(text, submitted):
+    endpoint = Endpoint()
+    model = make(endpoint)
+    model.add("a", TASK, [], 0)
+    endpoint.asked[0][2].set_result(Reply(text, 20, 30, 0.5, False))
+    (answer,) = model.step()
+    assert (answer.source, answer.content) == (submitted, text)
+
+
 def test_a_prompt_that_leaves_no_room_is_not_sent():
     endpoint = Endpoint(context=100)
     assert not make(endpoint).add("a", TASK, [], 0)

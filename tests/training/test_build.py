@@ -11,10 +11,12 @@ from drkernel.config import LoraConfig
 from drkernel.policy import new_policy
 from drkernel.policy.lora import add_adapters
 from drkernel.policy.model import autocast
+from drkernel.scaling.setup import study_tasks
 from drkernel.tasks import generate, write_task
 from drkernel.training import build
 from drkernel.training.build import load_sets
 from drkernel.training.ranks import SINGLE
+from tests.configs import evaluate_config
 from tests.configs import train_config as load
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +68,19 @@ def test_the_generator_of_the_config_is_asked_for_its_dtypes(monkeypatch):
     asked = []
     monkeypatch.setattr(tasks, "generate", lambda *given: asked.append(given) or generate("train", 2, 0))
     load_sets(load("tasks.generator=operators", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
-    assert asked == [("train", 5, 3, None, ["bfloat16"], "operators"), ("test", 48, 0, None, ["bfloat16"], "operators")]
+    assert asked == [("train", 5, 3, None, ["bfloat16"], "operators"), ("test", 48, 3, None, ["bfloat16"], "operators")]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_train_and_evaluate_have_one_set_of_each_split_that_is_held_out(seed):
+    options = ["tasks.eval_count=6", f"tasks.seed={seed}"]
+    config = load("tasks.count=2", "trainer.validate_every=1", *options)
+    for split, mine in (("test", load_sets(config)[1]), ("validation", build.load_validation(config))):
+        assert [task.id for task in mine] == [
+            task.id for task in study_tasks(evaluate_config(f"split={split}", *options))
+        ]
+        drawn = generate(split, 6, seed)
+        assert [task.digest for task in mine] == [task.digest for task in drawn]
 
 
 def test_the_reference_of_a_policy_with_adapters_is_its_own_base(monkeypatch):

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 import train
 from drkernel.config import LoraConfig, RewardConfig
 from drkernel.policy import new_policy
+from drkernel.policy.engine import Completion
 from drkernel.policy.lora import add_adapters, draw_adapters
 from drkernel.rollout import RolloutTimes
 from drkernel.training import overlap
@@ -17,7 +19,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
 from drkernel.training.sharded_rollout import StepRollouts
 from drkernel.training.trainer import State
-from drkernel.types import Trajectory, Turn, Verdict, WorkerLost
+from drkernel.types import Task, Trajectory, Turn, Verdict, WorkerLost
 from tests.configs import train_config
 
 WRONG, LOST = Verdict("incorrect", "wrong_values"), Verdict("judge_failure", "worker_lost")
@@ -89,6 +91,19 @@ def test_an_answer_left_alone_is_compared_with_those_that_were_cut():
     assert advantages(prepared(answers, "filters=overlong", "reward=binary"))[0] == 1.0
 
 
+def test_turns_before_one_that_was_cut_do_not_train_on_a_return_that_is_not_known():
+    """Two trajectories earn 1 and then 4, the third 1 and then something that was cut; the fourth is cut at once."""
+    answers = [trajectory(sample, right(1.0, 0.0), right(9.0, 0.0)) for sample in range(2)]
+    answers += [trajectory(2, right(1.0, 0.0), WRONG), trajectory(3, WRONG, right(9.0, 0.0))]
+    answers[2].turns[1].finished = answers[3].turns[0].finished = False
+    found = prepared(answers, "filters=overlong", "reward=speedup")
+    assert found.trained_shares().tolist() == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 1.0]]
+    assert found.rejected["overlong"].tolist() == [[False] * 2, [False] * 2, [True, True], [True, False]]
+    assert found.advantages[:2].tolist() == [[0.0, 0.0]] * 2, "they are compared with each other"
+    compared = prepared(answers, "filters=overlong", "reward=speedup", "filters.overlong.rejected_in_baseline=true")
+    assert torch.equal(compared.trained_shares(), found.trained_shares()) and compared.advantages[0, 0] > 0
+
+
 def test_the_limit_may_lie_below_the_longest_answer():
     options = ["reward.overlong_penalty=1", "reward.overlong_window=10", "reward.overlong_limit=60"]
     found = prepared([of_length(0, 55), of_length(1, 61)], "filters=none", "reward=binary", *options)
@@ -100,6 +115,18 @@ def test_turns_without_anyone_to_compare_with_are_counted():
     found = prepared([trajectory(0, WRONG, right(2.0, 1.0)), trajectory(1, right(2.0, 1.0))], "reward=binary")
     assert found.advantages[0, 1] == 1.0
     assert found.sums["advantages/alone"].tolist() == [1.0, 3.0], "of the three turns that train"
+
+
+@pytest.mark.parametrize(("algo", "last"), [("trloo", 0.0), ("grpo", 0.0), ("rloo", 1.0)])
+def test_the_last_trajectory_of_a_group_may_have_no_advantage_where_it_is_alone(algo, last):
+    """Its second turn is the only one of the group; rloo compares trajectories, of which there are two."""
+    answers = [trajectory(0, right(1.0, 0.0), right(2.0, 1.0)), trajectory(1, right(2.0, 1.0))]
+    options = [f"algo={algo}", "reward=binary", "filters=none"]
+    usual, zero = (prepared(answers, *options, f"algo.zero_alone={value}") for value in (False, True))
+    assert usual.advantages[0, 1] == 1.0 and zero.advantages[0, 1] == last
+    assert torch.equal(zero.advantages[:, 0], usual.advantages[:, 0])
+    single = prepared(answers[:1], *options, "algo.zero_alone=true")
+    assert single.advantages.tolist() == [[0.0, 0.0]]
 
 
 def test_a_token_that_the_engine_gave_no_log_probability_for_has_no_part_in_a_reweighed_loss(monkeypatch):
@@ -211,3 +238,31 @@ def test_refills_draw_what_is_missing_and_no_more(monkeypatch):
     played, rollouts = collected(monkeypatch, "s.s...s.", *options)
     assert rollouts == [6, 2] and groups_of(played) == [0, 2, 6] and played.refilled == 2
     assert collected(monkeypatch, "ssssssss")[1] == [4]
+
+
+def test_first_turns_begun_are_taken_up_by_their_own_task_alone(monkeypatch):
+    """Of four tasks that a step began, the judge refuses the second when they are drawn again: later ones move up."""
+    refused: set[int] = set()
+
+    def draw(trainer, cursor, number):
+        usable = (place for place in itertools.count(cursor) if place not in refused)
+        places = list(itertools.islice(usable, number))
+        return [Task(f"t{place}", "") for place in places], places[-1] + 1, RolloutTimes()
+
+    monkeypatch.setattr(overlap, "draw", draw)
+    trainer = trainer_for("trainer.overlap=true", "algo.importance_cap=2")
+    played = StepRollouts(0, 0, {})
+    attempt = overlap.draw_attempt(trainer, played, 4, refills=False)
+    ahead = attempt.options["ahead"]
+    assert [task.id for task in ahead.tasks] == ["t4", "t5", "t6", "t7"] and ahead.first_group == 4
+    ahead.completions |= {(group, 0): Completion(f"{group}.0.0", [group], [-1.0], True) for group in range(4, 8)}
+    overlap.keep(played, attempt)
+    trainer.state.ahead = played.ahead
+    again = lambda: overlap.draw_attempt(trainer, StepRollouts(8, 8, {}), 4, refills=False)
+    assert again().options["begun"] == ahead.completions
+    refused.add(5)
+    second = again()
+    assert [task.id for task in second.tasks] == ["t4", "t6", "t7", "t8"] and second.options["first_group"] == 4
+    assert second.options["begun"] == {(4, 0): ahead.completions[4, 0]}, "the others are generated anew"
+    trainer.state.ahead = {key: played.ahead[key] for key in ("cursor", "group", "completions")}
+    assert again().options["begun"] == {}, "an older checkpoint does not say whose they are"

@@ -53,6 +53,13 @@ def test_three_in_a_row_are_a_warning_and_one_that_trains_begins_anew():
     assert [line.split(" steps")[0] for line in warnings] == ["warning: 3", "warning: 4"]
 
 
+def test_a_step_of_several_updates_of_which_one_was_skipped_has_trained():
+    part = SHOWN | {"kept": 1.0, "skipped": 1, "updates": 4}
+    lines = said(load("algo.updates=4"), part, part, part)
+    assert len(lines) == 3 and not any("trained on nothing" in line for line in lines)
+    assert "trained on nothing" in said(load("algo.updates=4"), part | {"skipped": 4})[1]
+
+
 def test_a_step_that_trains_on_most_of_its_tokens_has_the_line_that_it_always_had():
     assert said(load(), SHOWN | {"kept": 0.97, "skipped": 0}) == [
         "step 1/16  reward 0.50  correct 0.50  fast@1.2 0.50  hack 0.50  lazy 0.50  (0 s)"

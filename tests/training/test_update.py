@@ -1,5 +1,6 @@
 """The gradient is that of the whole batch, however its tokens are laid out and cut."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -73,6 +74,20 @@ def test_a_step_whose_gradient_is_not_finite_changes_nothing_and_is_counted(epis
     )
     assert metrics["skipped"] == 1
     assert all(torch.equal(p, q) for p, q in zip(policy.parameters(), before, strict=True))
+
+
+def test_of_several_updates_those_with_finite_numbers_are_averaged():
+    steps = [{"grad_norm": norm, "skipped": int(norm == math.inf), "tokens": 5} for norm in (1.0, math.inf, 3.0)]
+    merged = update.merge_steps(steps)
+    assert merged == {"grad_norm": 2.0, "skipped": 1, "tokens": 15, "updates": 3} and update.has_learnt(merged)
+    alone = update.merge_steps(steps[1:2])
+    assert alone["grad_norm"] == math.inf and not update.has_learnt(alone)
+
+
+@pytest.mark.parametrize(("skipped", "without"), [(0, 0), (3, 0), (4, 1)])
+def test_a_step_of_several_updates_counts_as_one_that_was_skipped_where_all_were(skipped, without):
+    merged = update.merge_steps([{"skipped": int(number < skipped)} for number in range(4)])
+    assert merged["skipped"] == skipped and (not update.has_learnt(merged)) == without
 
 
 def test_several_updates_share_the_rows_between_them(episodes):

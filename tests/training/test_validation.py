@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from drkernel.config.ranges import RANGES
 from drkernel.rollout import Stopped
 from drkernel.training import build, checkpoint, trainer, validation
 from drkernel.training.trainer import State, Trainer
@@ -52,6 +53,10 @@ def test_it_is_due_every_few_steps_and_plays_with_the_same_seeds(monkeypatch):
     assert world.validate(1) == {"reward": 1.0}
     assert "validation/reward" in world.validate(2) and "validation/reward" in world.validate(4)
     assert world.asked == [(5, 2, 0, -1, True)] * 2, "and hacks count as hacks"
+
+
+def test_no_run_may_have_the_seed_of_the_tests_completions():
+    assert validation.EVALUATION_SEED not in RANGES["seed"]
 
 
 def test_it_tells_the_last_turn_from_a_single_try(monkeypatch):

@@ -10,9 +10,11 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from drkernel.config.conversion import to_yaml
 from drkernel.training import view
 from drkernel.training.completions import SCHEMA
 from drkernel.types import KernelTime, Verdict
+from tests.configs import train_config
 from tests.scaling.browser import CHROMIUM, chromium
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path (apt-get install chromium)")
@@ -95,6 +97,25 @@ def test_a_run_that_trains_has_a_page_too(tmp_path):
         file.write('{"step": 2, "rew')
     (run / "completions/step_000002.parquet.tmp").write_bytes(b"half")
     assert "1 steps, 24 of 24 completions" in view.write(run, run / "view.html")
+
+
+@pytest.mark.parametrize(
+    ("algo", "said"), [("trloo", "trloo"), ("gspo", "grpo, updates=4, ratio_level=turn_geometric, clip_low=0.0003")]
+)
+def test_an_algorithm_is_named_with_what_it_changes(tmp_path, algo, said):
+    run = make_run(tmp_path / "run", steps=1)
+    (run / "config.yaml").write_text(to_yaml(train_config(f"algo={algo}")))
+    page = page_of(run)
+    assert f'"algorithm": "{said}' in page or f'"algorithm":"{said}' in page
+
+
+def test_a_page_goes_into_a_folder_that_is_made_for_it_or_the_error_says_why_not(tmp_path, capsys):
+    run = make_run(tmp_path / "run", steps=1)
+    out = tmp_path / "new" / "folder" / "page.html"
+    assert view.main([str(run), "--out", str(out)]) == 0 and out.exists()
+    (tmp_path / "file").write_text("")
+    assert view.main([str(run), "--out", str(tmp_path / "file" / "page.html")]) == 2
+    assert re.search(r"error: .*file/page\.html: .*; expected a file that can be written", capsys.readouterr().err)
 
 
 def test_what_is_no_run_or_is_damaged_is_one_clear_line(tmp_path, capsys):

@@ -12,7 +12,8 @@ from drkernel.objective.advantages import ADVANTAGES
 @with_options_of(ADVANTAGES.values())
 class AlgoConfig:
     """How returns become gradients (conf/algo/). The estimators in objective/advantages.py add their own options: `std`
-    (GRPO only: divide by the standard deviation of the group)."""
+    (GRPO only: divide by the standard deviation of the group) and `zero_alone` (advantage 0, and not the whole return,
+    for a turn that no other one of its group is compared with)."""
 
     advantage: str = "trloo"
     """Which estimator: a name of objective/advantages.py."""

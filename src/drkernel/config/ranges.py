@@ -47,6 +47,7 @@ BELOW_1, SHARE_ABOVE_0 = Range(0, 1, open_high=True), Range(0, 1, open_low=True)
 NO_CLIPPING = replace(ABOVE_0, infinite=True, hint="; inf clips nothing")
 OR_NULL = replace(ABOVE_0, infinite=True, hint=", or null")
 RANGES: dict[str, Range] = {
+    "seed": AMOUNT,  # below 0 is training/validation.py's EVALUATION_SEED
     **dict.fromkeys(("tasks.count", "tasks.eval_count"), COUNT),
     "policy.lr": SHARE_ABOVE_0,
     **dict.fromkeys(("engine.slots", "engine.tensor_parallel", "engine.max_answer_tokens", "engine.max_tokens"), COUNT),

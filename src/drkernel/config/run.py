@@ -53,7 +53,7 @@ class Config:
     """`rl`; before it `sft`, on trajectories, or `coldstart`, which makes a
     policy from nothing (conf/coldstart/)."""
     seed: int = 0
-    """Seed of tasks drawn, rollouts and filters."""
+    """Seed of tasks drawn, rollouts and filters: 0 or more."""
     run_dir: str = "outputs/train/default"
     """Where everything of this run goes; stable, so that the same command resumes it."""
     plan: bool = False

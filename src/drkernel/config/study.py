@@ -56,7 +56,7 @@ class EvaluateConfig:
     name: str = "evaluate"
     """First part of the run folder: outputs/<name>/<overrides>."""
     seed: int = 0
-    """Seed of all completions, together with task, trial and call."""
+    """Seed of all completions, together with task, trial and call: 0 or more."""
     run_dir: str = "outputs/evaluate/default"
     """Where everything of this study goes; stable, so that the same command resumes it."""
     split: str = "test"

@@ -17,7 +17,8 @@ class TasksConfig:
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
-    """Which tasks the generator draws; the split of a composition never depends on it."""
+    """Which tasks are drawn of each split, those that are held out included, where there are more than the count; the
+    split of a task never depends on it."""
     generator: str = DEFAULT
     """What draws them: `operators` composes a few operators; `graphs` draws PyTorch at large, among it small networks;
     `programs` are written statement by statement; `written` varies the 2,170 written tasks. Earlier ones, with

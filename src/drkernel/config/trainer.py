@@ -13,7 +13,8 @@ class TrainerConfig:
     """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
     start their own, whatever this says."""
     steps: int = 300
-    """Optimizer steps."""
+    """Steps of the run. A step is one rollout and its update, of `algo.updates` optimizer steps (at stage=sft of one).
+    All keys and metrics that count steps count these, but for `skipped` and `updates`, which count optimizer steps."""
     prompts: int = 16
     """Groups per step."""
     samples: int = 16
@@ -30,12 +31,12 @@ class TrainerConfig:
     lr_warmup: int = 0
     """Steps over which the learning rate rises linearly to policy.lr."""
     lr_steps: int | None = None
-    """`linear` and `cosine` only: the step from which the learning rate stays at `lr_end`. Not `steps`, which a resumed
-    run may change."""
+    """`linear` and `cosine` only: the step, counted from 1, from which the learning rate stays at `lr_end`. Not
+    `steps`, which a resumed run may change."""
     lr_end: float = 0.1
     """`linear` and `cosine` only: the last learning rate, as a share of policy.lr."""
     max_grad_norm: float = 1.0
-    """Gradients are clipped to this norm; a step with a non-finite norm is skipped and counted."""
+    """Gradients are clipped to this norm; an optimizer step with a non-finite norm is skipped and counted."""
     micro_batch_tokens: int = 8192
     """Most tokens in one forward and backward pass."""
     compile: bool = False

@@ -15,7 +15,8 @@ those of the first. Every estimator has the same tensor arguments:
     baseline  bool  [B, T]   which turns count in the baseline, all that exist unless given (`filters.Decision`)
 
 and returns float [B, T], 0 where there is no turn. A turn outside `baseline` still gets an advantage, relative to the
-turns that are inside. Where there is nobody to compare with, the baseline is 0 and the advantage is the return.
+turns that are inside. Where there is nobody to compare with, the baseline is 0 and the advantage is the return, as in
+verl; with `zero_alone`, an option of every estimator, the advantage is 0, as in TRL.
 
 Options are keyword-only parameters with defaults, which become keys of the `algo` config group. An estimator that
 remembers something from step to step, such as a running mean, is a class: its `__init__` takes the options, a run makes
@@ -38,6 +39,7 @@ def grpo(
     baseline: Tensor | None = None,
     *,
     std: bool = False,
+    zero_alone: bool = False,
 ) -> Tensor:
     """A_i = G_i - mean(G), with `std` divided by std(G). Paper section 4; the std is of Shao et al. 2024.
 
@@ -51,7 +53,7 @@ def grpo(
     """
     counted, number, others = _members(returns, turn_mask, groups, baseline)
     mean = segment_sum(torch.where(counted, returns, 0.0), groups) / number.clamp(min=1)
-    advantages = returns - torch.where(others > 0, mean, 0.0)
+    advantages = _relative(returns, mean, others, zero_alone)
     if std:
         squares = segment_sum(torch.where(counted, (returns - mean) ** 2, 0.0), groups)
         deviation = (squares / (number - 1).clamp(min=1)).sqrt()
@@ -59,7 +61,14 @@ def grpo(
     return torch.where(turn_mask, advantages, 0.0)
 
 
-def trloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
+def trloo(
+    returns: Tensor,
+    turn_mask: Tensor,
+    groups: Tensor,
+    baseline: Tensor | None = None,
+    *,
+    zero_alone: bool = False,
+) -> Tensor:
     """A_i = G_i - mean of G_j over the others = N / (N - 1) * (G_i - mean(G)). Paper section 4, appendix A.
 
     G_i is not part of its own baseline, so the gradient is unbiased for any N. Against `grpo` a turn in a group of N
@@ -71,14 +80,23 @@ def trloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor |
     >>> turn_mask = torch.tensor([[True, True, True], [True, False, False]])
     >>> trloo(returns, turn_mask, torch.tensor([0, 0])).tolist()
     [[4.0, 3.0, 2.0], [-4.0, 0.0, 0.0]]
+    >>> trloo(returns, turn_mask, torch.tensor([0, 0]), zero_alone=True).tolist()
+    [[4.0, 0.0, 0.0], [-4.0, 0.0, 0.0]]
     """
     counted, _, others = _members(returns, turn_mask, groups, baseline)
     own = torch.where(counted, returns, 0.0)
     mean_of_others = (segment_sum(own, groups) - own) / others.clamp(min=1)
-    return torch.where(turn_mask, returns - torch.where(others > 0, mean_of_others, 0.0), 0.0)
+    return torch.where(turn_mask, _relative(returns, mean_of_others, others, zero_alone), 0.0)
 
 
-def rloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
+def rloo(
+    returns: Tensor,
+    turn_mask: Tensor,
+    groups: Tensor,
+    baseline: Tensor | None = None,
+    *,
+    zero_alone: bool = False,
+) -> Tensor:
     """A_i = G_i - mean of G_j over the others, with G the return of turn 0, on every turn. Ahmadian et al. 2024.
 
     The trajectory is one action: its advantage does not tell a turn that helped from a turn that did not. A trajectory
@@ -89,15 +107,17 @@ def rloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | 
     [[4.0, 4.0], [-4.0, -4.0]]
     """
     counted = turn_mask if baseline is None else turn_mask & baseline
-    whole = trloo(returns[:, :1], turn_mask.any(1, keepdim=True), groups, counted.any(1, keepdim=True))
+    judged, counted = turn_mask.any(1, keepdim=True), counted.any(1, keepdim=True)
+    whole = trloo(returns[:, :1], judged, groups, counted, zero_alone=zero_alone)
     return torch.where(turn_mask, whole, 0.0)
 
 
 def alone(turn_mask: Tensor, groups: Tensor, baseline: Tensor) -> Tensor:
     """Turns that no other turn of their group and place is compared with: bool [B, T].
 
-    Their advantage is their whole return, which is never negative where rewards are not. After early ends that is the
-    last trajectory of its group that still has a turn. `rloo` compares trajectories, and so these turns, too.
+    Their advantage is their whole return, which is never negative where rewards are not, or 0 with `zero_alone`. After
+    early ends that is the last trajectory of its group that still has a turn. `rloo` compares trajectories, and so
+    these turns, too.
 
     >>> turn_mask = torch.tensor([[True, True], [True, False]])
     >>> alone(turn_mask, torch.tensor([0, 0]), turn_mask).tolist()
@@ -105,6 +125,11 @@ def alone(turn_mask: Tensor, groups: Tensor, baseline: Tensor) -> Tensor:
     """
     _, _, others = _members(torch.zeros(turn_mask.shape), turn_mask, groups, baseline)
     return turn_mask & (others == 0)
+
+
+def _relative(returns: Tensor, baseline: Tensor, others: Tensor, zero_alone: bool) -> Tensor:
+    """Returns less their baselines; where there are no others to compare with, the returns, or 0 with `zero_alone`."""
+    return torch.where(others > 0, returns - baseline, 0.0 if zero_alone else returns)
 
 
 def _members(

@@ -159,12 +159,13 @@ def prs(
 
 
 def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool = False) -> Decision:
-    """Drop turns whose completion was cut at its token limit: what it would have earned is not known.
+    """Drop turns whose completion was cut at its token limit, and those before it: what it would have earned is not
+    known, so neither are the returns of the turns before. The turns after it train.
 
-    Source: DAPO (Yu et al. 2025), overlong filtering. Off in the paper's recipe. Nothing then tells the policy not to
-    write long completions; `reward.overlong_penalty` does.
+    Source: DAPO (Yu et al. 2025), overlong filtering, for single turns. Off in the paper's recipe. Nothing then tells
+    the policy not to write long completions; `reward.overlong_penalty` does.
 
-    rejected_in_baseline   True compares the other turns with the cut ones, too, which earn nothing
+    rejected_in_baseline   True compares the other turns with the dropped ones, too: what was cut earns nothing
 
     >>> from dataclasses import replace
     >>> mask = torch.ones(3, 1, dtype=torch.bool)
@@ -173,7 +174,8 @@ def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool
     >>> decision.keep.flatten().tolist(), decision.in_baseline.flatten().tolist()
     ([True, False, True], [True, False, True])
     """
-    keep = rollouts.turn_mask & rollouts.finished
+    cut = rollouts.turn_mask & ~rollouts.finished
+    keep = rollouts.turn_mask & (cut.flip(1).cumsum(1).flip(1) == 0)
     in_baseline = rollouts.turn_mask if rejected_in_baseline else with_company(keep, rollouts)
     metrics = {"overlong/kept": mean_of(keep.double(), rollouts.turn_mask)}
     return Decision(keep, in_baseline, metrics, {"overlong": rollouts.turn_mask & ~keep})

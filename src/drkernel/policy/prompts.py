@@ -19,7 +19,7 @@ from drkernel.config.policy import PROMPTS
 from drkernel.policy.canonical import canonical
 from drkernel.policy.code import extract_code
 from drkernel.policy.templates import TEMPLATE, Template, load_template
-from drkernel.policy.thinking import Stripper, answer_in, is_open
+from drkernel.policy.thinking import Stripper, is_open, submission_in
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, MADE_FOR, TASK, decode, encode
 from drkernel.types import DrKernelError, Task
 
@@ -229,9 +229,10 @@ class ChatPrompts(_Base):
         return [*encode(self.tokenizer, text), *self._end]
 
     def extract(self, completion: str, task: Task | None = None) -> str | None:
-        if self.thinking != "none":
-            completion = answer_in(completion, self._opened)
-        return extract_code(completion, task.answer_name if task else "ModelNew")
+        name = task.answer_name if task else "ModelNew"
+        if self.thinking == "none":
+            return extract_code(completion, name)
+        return submission_in(completion, name, self._opened)
 
 
 def load_prompts(

@@ -10,10 +10,13 @@ own in training (`Turn.history`), and the engine reads its prompt again.
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
-from drkernel.policy.tokenizer import decode
+from drkernel.policy.code import extract_code
 from drkernel.types import DrKernelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase  # which an environment does without
 
 OPEN, CLOSE = "<think>", "</think>"
 
@@ -35,6 +38,16 @@ def answer_in(completion: str, opened: bool) -> str:
     """
     _, closed, answer = completion.rpartition(CLOSE)
     return "" if is_open(completion) or (opened and not closed) else answer
+
+
+def submission_in(completion: str, name: str, opened: bool = False) -> str | None:
+    """The submission in the answer of a completion, class `name`, as `extract_code` finds it: none among thoughts.
+
+    >>> submission_in("<think>class ModelNew: draft", "ModelNew")
+    >>> submission_in("class ModelNew: draft</think>class ModelNew: ...", "ModelNew")
+    'class ModelNew: ...'
+    """
+    return extract_code(answer_in(completion, opened), name)
 
 
 class Stripper:
@@ -62,4 +75,6 @@ class Stripper:
         return (ids[-1:] if finished else []) if thinks else ids
 
     def _text(self, token: int) -> str:
+        from drkernel.policy.tokenizer import decode
+
         return decode(self._tokenizer, [token])

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from queue import Empty, SimpleQueue
 
-from drkernel.policy.code import extract_code
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
 from drkernel.policy.templates import TEMPLATE, Template
+from drkernel.policy.thinking import submission_in
 from drkernel.rollout.conversation import Message, opening, revision
 from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
@@ -103,7 +103,7 @@ class ChatModel:
         except Refused as error:
             self._refused.append(replace(nothing, refused=str(error)))
             return []
-        source = extract_code(reply.text, task.answer_name)
+        source = submission_in(reply.text, task.answer_name)
         counts = reply.prompt_tokens, reply.tokens
         completion = TaskCompletion(id, reply.text, source, *counts, reply.finished, reply.seconds)
         return [*self._take_refused(), completion]

@@ -22,9 +22,9 @@ from drkernel.rollout import RolloutProgress
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.study_folder import fingerprint
-from drkernel.tasks import load_tasks, test_source
+from drkernel.tasks import test_source
 from drkernel.tasks.backward import backward_passes
-from drkernel.training.build import make_engine, make_prompts, sampling_of
+from drkernel.training.build import draw_tasks, make_engine, make_prompts, sampling_of
 from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -40,18 +40,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
     source, split = test_source(options.source, options.eval_source)
     split = split if config.split == "test" else config.split
     count = None if config.ids and source != "generated" else options.eval_count
-    tasks = load_tasks(
-        source,
-        split=split,
-        count=count,
-        seed=options.seed,
-        levels=options.levels,
-        families=options.families,
-        generator=options.generator,
-        precision=options.precision,
-        dtypes=options.dtypes,
-        on_skip=print,
-    )
+    tasks = draw_tasks(options, source, split, count, on_skip=print)
     if config.ids:
         tasks = [task for task in tasks if any(fnmatchcase(task.id, pattern) for pattern in config.ids)]
     if not tasks:

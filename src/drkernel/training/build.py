@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from drkernel.config import Config, Judged
+from drkernel.config.tasks import TasksConfig
 from drkernel.judge.options import longest_s
 from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
@@ -36,9 +38,9 @@ LOGITS = 2**27
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options = config.tasks
-    tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **_chosen(config))
     source, split = test_source(options.source, options.eval_source)
-    held_out = load_tasks(source, split=split, count=options.eval_count, **_chosen(config, source))
+    tasks = draw_tasks(options, options.source, "train", options.count)
+    held_out = draw_tasks(options, source, split, options.eval_count)
     return _as_asked(config, tasks), _as_asked(config, held_out)
 
 
@@ -47,7 +49,7 @@ def load_validation(config: Config) -> list[Task]:
     options = config.tasks
     if not config.trainer.validate_every:
         return []
-    tasks = load_tasks(options.source, split="validation", count=options.eval_count, **_chosen(config))
+    tasks = draw_tasks(options, options.source, "validation", options.eval_count)
     return _as_asked(config, tasks)
 
 
@@ -57,13 +59,17 @@ def _as_asked(config: Config, tasks: list[Task]) -> list[Task]:
     return backward_passes(tasks, tell) if config.tasks.backward else tasks
 
 
-def _chosen(config: Config, source: str | None = None) -> dict[str, Any]:
-    """Which tasks of a source are wanted: of the training source, or of the test tasks' `source`, where the dtypes of
-    training matter only if the generator draws them."""
-    options = config.tasks
-    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
-    chosen |= {"precision": options.precision, "generator": options.generator}
-    return chosen | ({"dtypes": options.dtypes} if source in (None, "generated") else {})
+def draw_tasks(
+    options: TasksConfig, source: str, split: str, count: int | None, on_skip: Callable[[str], None] | None = None
+) -> list[Task]:
+    """Tasks of a split of the training source or of that of the test tasks, the same in train.py and evaluate.py. Where
+    test tasks come from elsewhere, the dtypes of training matter only if the generator draws them. `on_skip` is that of
+    `load_tasks`."""
+    names = ("seed", "levels", "families", "generator", "precision")
+    chosen = {name: getattr(options, name) for name in names}
+    if source in (options.source, "generated"):
+        chosen["dtypes"] = options.dtypes
+    return load_tasks(source, split=split, count=count, on_skip=on_skip, **chosen)
 
 
 def engine_options(config: Judged) -> dict[str, Any]:

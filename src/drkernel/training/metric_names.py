@@ -5,7 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 METRICS: dict[str, str] = {
-    **dict.fromkeys(("step", "tasks_drawn", "skipped_total"), "steps taken, tasks drawn and steps skipped so far"),
+    **dict.fromkeys(
+        ("step", "tasks_drawn", "skipped_total"), "steps taken, tasks drawn, and steps without any update so far"
+    ),
     **dict.fromkeys(("reward", "correct", "fast@1", "fast@1.2", "hack", "lazy"), "means over turns"),
     **dict.fromkeys(("speedup", "coverage"), "means over correct turns"),
     "trained/*": "the same eight, of the turns that group and turn filters keep",
@@ -38,7 +40,7 @@ METRICS: dict[str, str] = {
     "advantages/alone": "the share of the turns that train that no other turn of their group is compared with",
     "zero_variance/kept": "share of groups whose rewards differ enough",
     "prs/kept": "share of rewarded turns that PRS keeps",
-    "overlong/kept": "share of turns that were not cut",
+    "overlong/kept": "share of turns that were not cut and come before none that was",
     "mrs/kept": "share of sampled tokens that MRS keeps",
     "kept": "share of all sampled tokens of the batch that train",
     **dict.fromkeys(
@@ -51,12 +53,13 @@ METRICS: dict[str, str] = {
         ("mismatch/vetoed", "mismatch/not_finite"),
         "shares of sampled tokens in vetoed turns, and whose ratio is not finite",
     ),
-    "loss": "of the update, mean over its optimizer steps",
+    "loss": "of the update, mean over its optimizer steps with a finite one, as are `entropy` and `grad_norm`",
     "entropy": "nats per sampled token",
     "grad_norm": "of the gradient before it is clipped",
     "lr": "learning rate",
     "tokens": "tokens that the update went through",
-    "skipped": "optimizer steps that were skipped",
+    "skipped": "optimizer steps that were skipped, of `updates`",
+    "updates": "optimizer steps of the update: at most `algo.updates`, one per row",
     **dict.fromkeys(
         ("policy/clipped_low", "policy/clipped_high", "policy/clipped_dual"),
         "shares of tokens that each clip holds back; 0 with `algo.updates=1`",

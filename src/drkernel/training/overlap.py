@@ -7,7 +7,8 @@ the policy is updated. The next step takes them up: its later turns are of the n
 So first turns are of the weights before the last update, all of them and always: what is generated with which weights
 does not depend on how long verdicts take, and a run repeats. `algo.importance_cap` corrects for it with the
 log-probabilities that the engine gave. Next tasks are drawn before the refills of this step, whose number is not known
-yet. A checkpoint has the completions, so a resumed run goes on with the same ones; their verdicts are asked for again.
+yet. A checkpoint has the completions and the ids of their tasks, so a resumed run goes on with the same ones; their
+verdicts are asked for again.
 """
 
 from __future__ import annotations
@@ -42,16 +43,23 @@ def draw_attempt(trainer: Trainer, played: StepRollouts, number: int, refills: b
     begun = trainer.state.ahead
     if begun:
         tasks, _, waited = draw(trainer, begun["cursor"], number)
-        first_turns = restored(begun["completions"])
-        now = Attempt(tasks, waited, {"first_group": begun["group"], "begun": first_turns})
+        now = Attempt(tasks, waited, {"first_group": begun["group"], "begun": taken_up(begun, tasks)})
     else:
         now = _drawn(trainer, played, number)
     cursor, group = played.cursor, played.groups
     following = _drawn(trainer, played, number)
     now.waited += following.waited
     now.options["ahead"] = Ahead(following.tasks, group)
-    played.ahead = {"cursor": cursor, "group": group}
+    played.ahead = {"cursor": cursor, "group": group, "tasks": [task.id for task in following.tasks]}
     return now
+
+
+def taken_up(begun: dict[str, Any], tasks: list[Task]) -> dict[tuple[int, int], Completion]:
+    """The completions of `State.ahead` that answer the task which their group has now. A task that is refused when the
+    tasks are drawn again moves later ones into other groups, whose first turns are then generated anew."""
+    pairs = zip(begun.get("tasks", ()), tasks, strict=False)
+    same = {group for group, (id, task) in enumerate(pairs, begun["group"]) if id == task.id}
+    return {place: each for place, each in restored(begun["completions"]).items() if place[0] in same}
 
 
 def keep(played: StepRollouts, attempt: Attempt) -> None:

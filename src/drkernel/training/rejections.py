@@ -7,6 +7,7 @@ from typing import Any
 
 from drkernel.config import Config
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
+from drkernel.training.update import has_learnt
 
 SHOWN_BELOW = 0.5
 """The line of a step shows the share of tokens that train where it is smaller than this."""
@@ -15,8 +16,8 @@ IN_A_ROW = 3
 
 
 def trained_on_nothing(metrics: Mapping[str, float]) -> bool:
-    """Whether no token of a step trained, or its gradient was not finite."""
-    return not metrics.get("kept", 1.0) > 0 or metrics.get("skipped", 0) > 0
+    """Whether no token of a step trained, or no gradient of it was finite."""
+    return not metrics.get("kept", 1.0) > 0 or not has_learnt(metrics)
 
 
 def kept(metrics: Mapping[str, float]) -> str:

@@ -153,10 +153,7 @@ def schedule(step: int, steps: int, warmup: float = 0.05, end: float = 0.1) -> f
     >>> [round(schedule(step, 100), 3) for step in (0, 4, 99)]
     [0.2, 1.0, 0.1]
     """
-    rising = max(1, int(steps * warmup + 1e-9))
-    if step < rising:
-        return (step + 1) / rising
-    return end + (1 - end) / 2 * (1 + math.cos(math.pi * (step + 1 - rising) / (steps - rising)))
+    return update.schedule(step, steps, int(steps * warmup + 1e-9), end, "cosine")
 
 
 def step(

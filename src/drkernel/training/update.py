@@ -8,7 +8,7 @@ entropies of micro-batches and ranks are sums. The host never waits for the devi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -106,16 +106,26 @@ def learning_rate(peak: float, config: TrainerConfig, step: int) -> float:
 
     >>> config = TrainerConfig(lr_schedule="linear", lr_warmup=2, lr_steps=6, lr_end=0.5)
     >>> [learning_rate(1.0, config, step) for step in range(8)]
-    [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.5]
+    [0.5, 1.0, 0.875, 0.75, 0.625, 0.5, 0.5, 0.5]
     """
-    if step < config.lr_warmup:
-        return peak * (step + 1) / config.lr_warmup
-    if config.lr_schedule == "constant":
-        return peak
-    assert config.lr_steps is not None
-    done = min(1.0, (step - config.lr_warmup) / (config.lr_steps - config.lr_warmup))
-    left = 1 - done if config.lr_schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return peak * (config.lr_end + (1 - config.lr_end) * left)
+    return peak * schedule(step, config.lr_steps or 0, config.lr_warmup, config.lr_end, config.lr_schedule)
+
+
+def schedule(step: int, steps: int, warmup: int, end: float, kind: str) -> float:
+    """Factor of the peak learning rate in step `step`, counted from 0.
+
+    The step number `warmup`, or the first one, is the first at the peak, after a linear rise. The step number `steps`
+    is the first at `end`, after a `linear` or a `cosine` fall; `constant` has neither.
+    """
+    rising = max(1, warmup)
+    if step < rising:
+        return (step + 1) / rising
+    if kind == "constant":
+        return 1.0
+    falling = max(1, steps - rising)
+    done = min(step + 1 - rising, falling)
+    left = 1 - done / falling if kind == "linear" else (1 + math.cos(math.pi * done / falling)) / 2
+    return end + (1 - end) * left
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -200,13 +210,23 @@ class _Indexed:
 
 
 def merge_steps(steps: list[dict[str, float]]) -> dict[str, float]:
-    """The metrics of all optimizer steps of one rollout: `skipped` and `tokens` are sums, the others means.
+    """The metrics of all optimizer steps of one rollout: `skipped` and `tokens` are sums, `updates` is the number of
+    steps, the others are means of what is finite.
 
     >>> merge_steps([{"loss": 1.0, "skipped": 1, "tokens": 4}, {"loss": 2.0, "skipped": 0, "tokens": 6}])
-    {'loss': 1.5, 'skipped': 1, 'tokens': 10}
+    {'loss': 1.5, 'skipped': 1, 'tokens': 10, 'updates': 2}
     """
-    sums = {name: sum(step[name] for step in steps) for name in steps[0]}
-    return {name: total if name in ("skipped", "tokens") else total / len(steps) for name, total in sums.items()}
+    merged: dict[str, float] = {}
+    for name in steps[0]:
+        values = [step[name] for step in steps]
+        finite = [value for value in values if math.isfinite(value)] or values
+        merged[name] = sum(values) if name in ("skipped", "tokens") else sum(finite) / len(finite)
+    return merged | {"updates": len(steps)}
+
+
+def has_learnt(metrics: Mapping[str, float]) -> bool:
+    """Whether at least one optimizer step of a rollout, whose metrics these are, was not skipped."""
+    return metrics.get("skipped", 0) < metrics.get("updates", 1)
 
 
 @torch.no_grad()

@@ -22,6 +22,9 @@ from drkernel.training.sharded_rollout import play
 from drkernel.training.trainer import State, Trainer, ended_early
 from drkernel.types import DrKernelError, Task, Trajectory
 
+EVALUATION_SEED = -1
+"""The seed of the completions of validations and of the table before and after, in every run; a run's own is 0 or more,
+so that they are never those of a rollout that trains."""
 TESTED = "tasks.eval_source: {} of the test split"
 """The tasks of the table before and after, which a run also checks before it trains."""
 
@@ -42,7 +45,9 @@ def evaluate(
     trainer = dataclasses.replace(trainer, config=dataclasses.replace(config, reward=reward))
     turns = config.trainer.eval_turns or config.trainer.turns
     sync() if sync else trainer.engine.sync(trainer.policy)
-    every, _ = play(trainer, tasks, config.trainer.eval_samples, turns, first_group=0, seed=-1, title=title)
+    every, _ = play(
+        trainer, tasks, config.trainer.eval_samples, turns, first_group=0, seed=EVALUATION_SEED, title=title
+    )
     judged = without_judge_failures(every)
     return tabulate_rollouts(reward, judged), judged, every
 

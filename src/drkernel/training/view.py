@@ -11,9 +11,9 @@ RUN/completions/ (training/completions.py). A run may be looked at while it trai
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,9 @@ from typing import Any
 import yaml
 from pyarrow import parquet
 
+from drkernel.config import AlgoConfig
 from drkernel.training import page
-from drkernel.training.run import BEST, COMPLETIONS
+from drkernel.training.run import BEST, COMPLETIONS, write_text
 from drkernel.types import DrKernelError
 
 TURNS = 4000
@@ -40,9 +41,9 @@ SCALING = ("dom", "parts", "highlight")
 
 
 def write(run: Path, out: Path, turns: int = TURNS) -> str:
-    """Write the page of a run folder to `out`. Returns a line for the user.
+    """Write the page of a run folder to `out`, whose folder is made if need be. Returns a line for the user.
 
-    Raises DrKernelError where `run` is no run folder or a file of completions is damaged.
+    Raises DrKernelError where `run` is no run folder, a file of completions is damaged or `out` cannot be written.
     """
     path = run / "metrics.jsonl"
     if not path.exists():
@@ -72,9 +73,11 @@ def write(run: Path, out: Path, turns: int = TURNS) -> str:
     style = page.read("drkernel.scaling", "style.css") + page.read("drkernel.training", "run.css")
     elsewhere = "metrics.jsonl and completions/ of the run folder have the data"
     text = page.fill(core["title"], style, scripts, core, details, elsewhere)
-    temporary = out.with_name(out.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, text)
+    except OSError as error:
+        raise DrKernelError(f"{out}: {error.strerror}; expected a file that can be written") from None
     return f"{out}: {len(metrics)} steps, {said}, {len(text.encode()) / 1e6:.1f} MB"
 
 
@@ -203,7 +206,7 @@ def _about(run: Path) -> dict[str, Any]:
     about = {
         "policy": part("policy", "path"),
         "tasks": part("tasks", "source"),
-        "algorithm": part("algo", "advantage"),
+        "algorithm": _algorithm(config.get("algo", {})),
         "reward": part("reward", "name"),
         "filters": ", ".join(filters) or "none",
         "learning rate": f"{part('policy', 'lr')} {part('trainer', 'lr_schedule') or ''}",
@@ -211,6 +214,17 @@ def _about(run: Path) -> dict[str, Any]:
     }
     title = f"{run.resolve().parent.name}/{run.resolve().name}"
     return {"title": title, "about": about if config else {}, "best": read(BEST), "report": read("report.json")}
+
+
+def _algorithm(options: Mapping[str, Any]) -> str:
+    """The estimator of a run's config, and what else is not as it is by default.
+
+    >>> _algorithm({"advantage": "grpo", "ratio_level": "turn_geometric", "clip_low": 0.2})
+    'grpo, ratio_level=turn_geometric'
+    """
+    usual = dataclasses.asdict(AlgoConfig())
+    others = [key for key in options if key != "advantage" and options[key] != usual.get(key, options[key])]
+    return ", ".join([options.get("advantage", ""), *(f"{key}={options[key]}" for key in others)])
 
 
 def main(arguments: list[str] | None = None) -> int:
