@@ -135,10 +135,10 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
     with timer("time/rollout"):
         played = collect(trainer)
     with timer("time/prepare"):
+        trainer.engine.sleep()  # what follows scores the batch, beside an engine that has given up its memory
         prepared = prepare(trainer, played)
         completions.write_step(trainer, played, prepared)
     with timer("time/update"):
-        trainer.engine.sleep()
         metrics = learn(trainer, optimizer, prepared.batch, prepared.trainer_logprobs)
     trainer.state = dataclasses.replace(
         state,

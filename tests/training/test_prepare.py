@@ -211,3 +211,16 @@ def test_refills_draw_what_is_missing_and_no_more(monkeypatch):
     played, rollouts = collected(monkeypatch, "s.s...s.", *options)
     assert rollouts == [6, 2] and groups_of(played) == [0, 2, 6] and played.refilled == 2
     assert collected(monkeypatch, "ssssssss")[1] == [4]
+
+
+def test_the_engine_sleeps_before_the_batch_is_scored(monkeypatch):
+    """MRS and TIS need a forward pass of the policy, which then has the engine's memory."""
+    order: list[str] = []
+    tell = lambda name, result=None: lambda *_: order.append(name) or result
+    played = SimpleNamespace(cursor=0, groups=0, ahead={}, times=RolloutTimes())
+    for name, result in {"sync": {}, "collect": played, "learn": {"skipped": 0}, "describe_rollouts": {}}.items():
+        monkeypatch.setattr(train, name, tell(name, result))
+    monkeypatch.setattr(train, "prepare", tell("prepare", SimpleNamespace(batch=None, trainer_logprobs=None, sums={})))
+    monkeypatch.setattr(train.completions, "write_step", tell("write_step"))
+    train.step(SimpleNamespace(state=State(), engine=SimpleNamespace(sleep=tell("sleep"))), None)
+    assert order == ["sync", "collect", "sleep", "prepare", "write_step", "learn", "describe_rollouts"]
