@@ -32,6 +32,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from drkernel.judge.remote import portable
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError
 
@@ -277,14 +278,7 @@ def _attempt(make: Callable[[], Any]) -> _Outcome:
         value = make()
         return _Outcome(value, (pickle.dumps(value), None), None)
     except Exception as error:
-        return _Outcome(None, (None, _portable(error)), error)
-
-
-def _portable(error: Exception) -> Exception:
-    try:
-        return pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return _Outcome(None, (None, portable(error)), error)
 
 
 def _raise_first(errors: list[Exception | None]) -> None:
