@@ -11,7 +11,7 @@ class TrainerConfig:
 
     gpus: int = 1
     """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
-    start their own, whatever this says."""
+    of several start their own, whatever this says."""
     steps: int = 300
     """Optimizer steps."""
     prompts: int = 16
