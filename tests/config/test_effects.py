@@ -8,7 +8,21 @@ from drkernel.config.keys import valid_keys
 from drkernel.types import DrKernelError
 from tests.configs import evaluate_config, train_config
 
+SUPERVISED, VALIDATES = "stage=sft sft.data=x", "trainer.validate_every=9"
 TRAINING = [
+    *(
+        (typed, stage, "trainer.validate_every=0", "trainer.validate_every=100", f"{stage} {VALIDATES}")
+        for stage, typed in (
+            (SUPERVISED, "reward=binary"),
+            (SUPERVISED, "judge=simulated"),
+            (SUPERVISED, "judge.timed_shapes=2"),
+            (SUPERVISED, "reward.hack_check=false"),
+            (SUPERVISED, "tasks.count=9"),
+            ("coldstart=seed_8m", "reward=binary"),
+            ("coldstart=seed_8m", "tasks=handwritten"),
+        )
+    ),
+    ("policy=qwen3_0.6b", "coldstart=seed_8m", "stage=coldstart", "coldstart.hidden", SUPERVISED),
     ("algo.clip_low=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
     ("algo.clip_high=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
     ("algo.dual_clip=2", "", "algo.updates=1", "algo.updates of 2 or more", "algo=gspo"),
@@ -80,6 +94,12 @@ def test_a_typed_key_without_effect_is_refused_and_the_message_says_what_to_set(
     expect_effects(load(*others.split(), override), [])  # where a preset says it
     if load is train_config or read:
         expect_effects(load(*read.split(), override), typed)
+
+
+def test_what_a_cold_start_reads_to_make_its_set_is_let_through():
+    typed = ["judge=simulated", "judge.timed_shapes=2", "reward.hack_check=false", "tasks.generator=graphs"]
+    typed += ["policy.prompts=chat"]
+    expect_effects(train_config("coldstart=seed_8m", *typed), [(each.partition("=")[0], each) for each in typed])
 
 
 def test_every_key_of_the_table_exists():

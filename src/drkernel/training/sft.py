@@ -56,7 +56,8 @@ def train(config: Config, ranks: Ranks) -> None:
     prompts = make_prompts(config, taught=True)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
-        for line in filter(None, (folder_line(config), warning, *data.lines())):
+        where = folder_line(config) if config.stage == "sft" else ""  # a cold start has said it
+        for line in filter(None, (where, warning, *data.lines())):
             progress.log(line)
         ranks.broadcast_object(lambda: check_data(run, data))
         epochs = epochs_of(config, data)
