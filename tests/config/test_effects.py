@@ -3,8 +3,9 @@
 import pytest
 
 from drkernel.config import Config, EvaluateConfig
-from drkernel.config.effects import IDLE_WHERE, expect_effects
-from drkernel.config.keys import valid_keys
+from drkernel.config.choices import CHOICES
+from drkernel.config.effects import IDLE_WHERE, UNREAD, expect_effects, expect_read
+from drkernel.config.keys import ADDED, valid_keys
 from drkernel.types import DrKernelError
 from tests.configs import evaluate_config, train_config
 
@@ -107,3 +108,32 @@ def test_every_key_of_the_table_exists():
     assert {key for rule in IDLE_WHERE for key in rule.keys} <= keys
     tried = {case[1].partition("=")[0] for case in CASES}
     assert all(tried.intersection(rule.keys) for rule in IDLE_WHERE), "each rule is tried"
+
+
+def test_keys_that_a_stage_reads_are_let_through():
+    read = {
+        "rl": ["trainer.steps", "policy", "algo", "group", "arm"],
+        "sft": [
+            "policy",
+            "policy.template",
+            "trainer.weight_decay",
+            "trainer.turns",
+            "engine",
+            "sft.lr",
+            "judge.share",
+        ],
+        "coldstart": [
+            "coldstart.tasks",
+            "sft.lr",
+            "sft.data",
+            "judge",
+            "judge.gpu",
+            "trainer.turns",
+            "tasks.dtypes",
+            "seed",
+        ],
+    }
+    for stage, keys in read.items():
+        expect_read(stage, [(key, f"{key}=x") for key in keys])
+    assert set(UNREAD) == set(CHOICES["stage"])
+    assert {key for keys in UNREAD.values() for key in keys} <= {*valid_keys(Config), *ADDED}

@@ -10,7 +10,8 @@ from drkernel.config import AlgoConfig, ColdstartConfig, Config, LoggerConfig, P
 from drkernel.objective.rewards import speedup
 from drkernel.objective.rollouts import tabulate
 from drkernel.training import completions, report
-from drkernel.training.run import Run, check_tasks
+from drkernel.training.ranks import Ranks
+from drkernel.training.run import Run, check_tasks, opened
 from drkernel.training.trainer import State
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
@@ -217,3 +218,31 @@ def test_without_wandb_the_page_is_written_all_the_same_and_nothing_where_none_i
         report.publish(run)
         run.close()
         assert (tmp_path / "view.html").exists() == page
+
+
+def test_a_start_that_is_refused_before_its_first_step_leaves_no_folder(tmp_path):
+    with pytest.raises(DrKernelError, match="no task"), opened(config_for(tmp_path / "run"), Ranks()) as run:
+        run.write("tasks.json", {})
+        raise DrKernelError("no task")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_start_leaves_what_others_made_and_what_has_steps(tmp_path):
+    for folder, steps in (("of a cold start", 0), ("begun", 0), ("refused late", 1)):
+        config = config_for(tmp_path / folder)
+        if folder == "of a cold start":
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "trajectories.parquet").touch()
+        if folder == "begun":
+            Run(config).close()
+        with pytest.raises(DrKernelError), opened(config, Ranks()) as run:
+            for step in range(steps):
+                run.log(step, {})
+            raise DrKernelError("refused")
+        assert (tmp_path / folder / "config.yaml").exists(), folder
+
+
+def test_other_ranks_have_no_folder(tmp_path):
+    with opened(config_for(tmp_path / "run"), Ranks(rank=1, size=2)) as run:
+        assert run is None
+    assert not (tmp_path / "run").exists()

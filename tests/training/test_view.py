@@ -97,6 +97,15 @@ def test_a_run_that_trains_has_a_page_too(tmp_path):
     assert "1 steps, 24 of 24 completions" in view.write(run, run / "view.html")
 
 
+def test_a_folder_without_steps_is_said_to_have_none_and_is_not_proposed(tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "metrics.jsonl").touch()
+    assert view.main([str(tmp_path / "a")]) == 2
+    assert "a/metrics.jsonl: found no steps; expected a run that has taken one" in capsys.readouterr().err
+    assert view.main([str(tmp_path)]) == 2
+    assert "such as" not in capsys.readouterr().err
+
+
 def test_what_is_no_run_or_is_damaged_is_one_clear_line(tmp_path, capsys):
     assert view.main([str(tmp_path)]) == 2
     assert "metrics.jsonl: not found; expected the folder of a training run" in capsys.readouterr().err

@@ -13,17 +13,19 @@ metrics.jsonl back to the length that the checkpoint states, so that each step i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from drkernel.config.run import with_defaults
 from drkernel.slurm import snapshot
 from drkernel.tasks.generators import DEFAULT, expect_known
 from drkernel.training.judging import measured_on
+from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
 
 OWNER = ".owner"
@@ -57,6 +60,7 @@ class Run:
     def __init__(self, config: Config):
         self.config = config
         self.path = Path(config.run_dir)
+        self._is_new = not self.path.exists() or not any(self.path.iterdir())
         make_folder(self.path)
         self._check_same_config()
         device = self._check_same_device()
@@ -160,6 +164,13 @@ class Run:
         if self._wandb:
             self._wandb.finish()
 
+    def remove_if_unused(self) -> None:
+        """Remove the folder if this start made all that is in it and no line of metrics.jsonl. Nothing may follow."""
+        unused = self._is_new and not self._metrics.tell()
+        self.close()
+        if unused:
+            shutil.rmtree(self.path)
+
     def _expect_ownership(self) -> None:
         """Raises DrKernelError where another start owns the folder: a node without network may still be running."""
         if (self.path / OWNER).read_text() != self._token:
@@ -205,6 +216,21 @@ class Run:
                 "give it such GPUs (hydra.launcher.constraint, judge.device), or another name=..."
             )
         return now
+
+
+@contextlib.contextmanager
+def opened(config: Config, ranks: Ranks) -> Iterator[Run | None]:
+    """The run folder, for rank 0; None for others. One that this start made is gone again where the start is refused
+    before its first step."""
+    run = Run(config) if ranks.is_main else None
+    try:
+        yield run
+    except DrKernelError:
+        if run:
+            run.remove_if_unused()
+        raise
+    if run:
+        run.close()
 
 
 def make_folder(path: Path) -> None:
