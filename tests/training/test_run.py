@@ -162,6 +162,20 @@ def test_wandb_without_a_key_is_an_error_that_names_its_config_key(tmp_path, mon
     run.close()
 
 
+def test_a_missing_key_of_wandb_is_found_before_a_folder_is_made(tmp_path, monkeypatch):
+    """Tasks, policy, judge and engine take minutes; wandb itself is started once the checkpoint is loaded, which has
+    its id."""
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("too late"))
+    for name, value in {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), "WANDB_API_KEY": ""}.items():
+        monkeypatch.setenv(name, value)
+    config = config_for(tmp_path / "run", logger=LoggerConfig(wandb="online"))
+    refused = pytest.raises(DrKernelError, match=r"config: logger\.wandb=online: .*; expected WANDB_API_KEY")
+    with refused, opened(config, Ranks()):
+        pytest.fail("the run has begun")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_its_config_key(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DrKernelError, match=r"config: run_dir=.*/file/run: Not a directory; expected a folder"):

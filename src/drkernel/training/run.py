@@ -32,7 +32,7 @@ from typing import Any
 
 import yaml
 
-from drkernel.config import REPOSITORY, Config
+from drkernel.config import REPOSITORY, Config, LoggerConfig
 from drkernel.config.command_line import without_secret
 from drkernel.config.conversion import to_yaml
 from drkernel.config.effects import is_read
@@ -133,11 +133,8 @@ class Run:
             "id": wandb_id,
         }
         name = f"{self.config.name}/{self.path.name}"
-        try:
+        with _wandbs_errors(self.config.logger):
             self._wandb = wandb.init(name=name, resume="allow" if wandb_id else None, **settings)
-        except wandb.errors.Error as error:
-            expected = "expected WANDB_API_KEY or `wandb login`, or logger=offline"
-            raise DrKernelError(f"config: logger.wandb={mode}: {error}; {expected}") from None
         # wandb refuses to log an earlier step again after a rollback, hence a step metric of our own.
         self._wandb.define_metric("*", step_metric="step")
         return self._wandb.id
@@ -222,6 +219,8 @@ class Run:
 def opened(config: Config, ranks: Ranks) -> Iterator[Run | None]:
     """The run folder, for rank 0; None for others. One that this start made is gone again where the start is refused
     before its first step."""
+    if ranks.is_main:
+        expect_wandb(config.logger)
     run = Run(config) if ranks.is_main else None
     try:
         yield run
@@ -231,6 +230,30 @@ def opened(config: Config, ranks: Ranks) -> Iterator[Run | None]:
         raise
     if run:
         run.close()
+
+
+def expect_wandb(logger: LoggerConfig) -> None:
+    """Raises DrKernelError where wandb is to send what is logged and has no key, before anything slow. On a terminal
+    wandb asks for one."""
+    if logger.wandb != "online":
+        return
+    import wandb
+
+    os.environ.setdefault("WANDB_SILENT", "true")
+    with _wandbs_errors(logger):
+        wandb.login()
+
+
+@contextlib.contextmanager
+def _wandbs_errors(logger: LoggerConfig) -> Iterator[None]:
+    """Errors of wandb name the key that asks for it."""
+    import wandb
+
+    try:
+        yield
+    except wandb.errors.Error as error:
+        expected = "expected WANDB_API_KEY or `wandb login`, or logger=offline"
+        raise DrKernelError(f"config: logger.wandb={logger.wandb}: {error}; {expected}") from None
 
 
 def make_folder(path: Path) -> None:
