@@ -56,7 +56,7 @@ from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.rollout_metrics import reward_sums, tabulate_rollouts
-from drkernel.training.run import Run, check_tasks
+from drkernel.training.run import Run, check_tasks, opened
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
@@ -83,7 +83,8 @@ def main(composed: DictConfig) -> None:
 def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the run is complete or a signal ends it."""
     set_up_torch(config, ranks)
-    with built(config, ranks) as (trainer, optimizer, preemption, validating, held_out):
+    with opened(config, ranks) as run, built(config, ranks, run) as whole:
+        trainer, optimizer, preemption, validating, held_out = whole
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, validating)
         over = has_table(trainer) and trainer.state.step >= config.trainer.steps
@@ -99,10 +100,12 @@ def train(config: Config, ranks: Ranks) -> None:
 
 
 @contextmanager
-def built(config: Config, ranks: Ranks) -> Iterator[tuple[Trainer, Optimizer, Preemption, list[Task], list[Task]]]:
+def built(
+    config: Config, ranks: Ranks, run: Run | None
+) -> Iterator[tuple[Trainer, Optimizer, Preemption, list[Task], list[Task]]]:
     """What a run is made of, what changes its weights, what may end it early, validation and test tasks. Collective."""
     warning = plan.check(config, ranks)
-    run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
+    console = make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy, prompts = make_policy(config, ranks), make_prompts(config)
@@ -123,8 +126,6 @@ def built(config: Config, ranks: Ranks) -> Iterator[tuple[Trainer, Optimizer, Pr
         own = (config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer = Trainer(*own, reference=reference, run=run, saver=saver, should_stop=preemption.should_stop)
         yield trainer, optimizer, preemption, validating, held_out
-    if run:
-        run.close()
 
 
 def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
@@ -135,10 +136,10 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
     with timer("time/rollout"):
         played = collect(trainer)
     with timer("time/prepare"):
+        trainer.engine.sleep()  # what follows scores the batch, beside an engine that has given up its memory
         prepared = prepare(trainer, played)
         completions.write_step(trainer, played, prepared)
     with timer("time/update"):
-        trainer.engine.sleep()
         metrics = learn(trainer, optimizer, prepared.batch, prepared.trainer_logprobs)
     trainer.state = dataclasses.replace(
         state,

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from drkernel.coldstart import stage
 from drkernel.coldstart.dataset import Options, unjudged_records, write
 from drkernel.config import REPOSITORY
 from drkernel.policy.model import load_tokenizer
@@ -12,6 +13,7 @@ from drkernel.policy.prompts import PROMPTS
 from drkernel.policy.tokenizer import MADE_FOR
 from drkernel.tasks import generate
 from tests import commands
+from tests.configs import train_config
 
 SET = Options(1, 0, "train", 0, "graphs", ("float32",), 1, 1, 1, 0, 0.75, plain=True)
 TINY = ["coldstart.hidden=64", "coldstart.layers=1", "coldstart.kv_heads=1", "coldstart.vocabulary=400"]
@@ -53,3 +55,17 @@ def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
 def run(folder, *overrides: str) -> None:
     started = commands.Command(["train.py", f"hydra.run.dir={folder}", *overrides], REPOSITORY, os.environ)
     assert started.wait(300) == 0, started.output
+
+
+def test_a_cold_start_says_where_it_is_kept_before_the_set_is_made(tmp_path, monkeypatch, capsys):
+    """The set takes minutes."""
+    told: list[str] = []
+
+    def make(path, *_):
+        told.append(capsys.readouterr().out)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "make", make)
+    with pytest.raises(KeyboardInterrupt):
+        stage.prepare(train_config("coldstart=seed_8m", run_dir=tmp_path))
+    assert f"run folder: {tmp_path}" in told[0] and "900 tasks with judged answers" in told[0]

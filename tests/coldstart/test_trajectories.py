@@ -228,7 +228,7 @@ def test_a_policy_from_nothing_learns_a_set_and_goes_on_where_it_was_stopped(mad
 @pytest.mark.slow
 def test_from_generated_data_to_a_supervised_policy_to_a_step_of_reinforcement_learning(made, tmp_path):
     chat_policy(tmp_path / "policy")
-    common = ["policy.prompts=chat", "logger=none", "trainer.threads=1", "judge.workers=1", "judge.device=simulated"]
+    common = ["policy.prompts=chat", "logger=none", "trainer.threads=1"]
     learn = [f"policy.path={tmp_path / 'policy'}", f"sft.data={made[0]}", "sft.max_length=8192", "sft.held_out=0.3"]
     learn += ["sft.batch_size=4", "sft.epochs=1", "sft.lr=1e-3", f"hydra.run.dir={tmp_path / 'sft'}", "stage=sft"]
     done = commands.run(["train.py", *common, *learn], REPOSITORY, os.environ, 300)
@@ -238,7 +238,7 @@ def test_from_generated_data_to_a_supervised_policy_to_a_step_of_reinforcement_l
     play = [f"policy.path={tmp_path / 'sft' / 'policy'}", f"hydra.run.dir={tmp_path / 'rl'}", "filters=none"]
     play += ["trainer.steps=1", "trainer.prompts=1", "trainer.samples=2", "trainer.turns=2", "tasks.count=1"]
     play += ["engine.max_tokens=8192", "engine.max_answer_tokens=16", "engine.slots=2"]
-    play += ["tasks.eval_count=1", "trainer.eval_samples=1"]
+    play += ["tasks.eval_count=1", "trainer.eval_samples=1", "judge.workers=1", "judge.device=simulated"]
     done = commands.run(["train.py", *common, *play], REPOSITORY, os.environ, 300)
     assert done.returncode == 0, done.output
     (line,) = [json.loads(line) for line in (tmp_path / "rl" / "metrics.jsonl").read_text().splitlines()]

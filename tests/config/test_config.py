@@ -11,15 +11,15 @@ import pytest
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.config import Config, EvaluateConfig, errors, load_run
-from drkernel.config.choices import CHOICES
 from drkernel.config.command_line import without_secret
 from drkernel.config.conversion import to_yaml
-from drkernel.config.effects import UNREAD, expect_read
+from drkernel.config.effects import expect_read
 from drkernel.config.folder_names import slug
 from drkernel.config.judge import judge_options
-from drkernel.config.keys import MAY_CHANGE, SECRET, valid_keys
+from drkernel.config.keys import MAY_CHANGE, SECRET
 from drkernel.config.ranges import OF_STUDIES, RANGES
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
@@ -235,6 +235,7 @@ EACH_KIND = (
     *("algo.gama=1", "algo=3", "algo=tlroo"),  # refused by Hydra, in three ways
     *("+arm=gamma0 trainer.steps=many", "trainer.samples=0"),  # by types and ranges
     *("judge.timed_shapes=5 plan=true", "sft.data=x"),  # by what goes together, and by what was typed
+    "name=../x",  # as Hydra makes the folder of the run
 )
 """Those of WRONG that are given to the real command."""
 WRONG_LATER = [
@@ -267,13 +268,29 @@ def test_a_wrong_configuration_is_one_clear_line_and_exit_code_2(override, words
     expect_one_line(capsys.readouterr().err, words)
 
 
+@pytest.mark.parametrize("program", ["train", "evaluate"])
+def test_a_name_that_leads_elsewhere_is_refused_before_a_folder_is_made_of_it(program):
+    """Hydra makes `hydra.run.dir` before the program's first line."""
+    folder = lambda name: str(OmegaConf.select(composed(program, name, hydra=True), "hydra.run.dir"))
+    assert folder("name=mine").startswith("outputs/mine/")
+    for name in ("name=../x", "name=/x", "name=."):
+        with pytest.raises(OmegaConfBaseException) as raised:
+            folder(name)
+        assert errors.explain([name], raised.value, Config) == (
+            f"config: {name}; expected a word, the first part of the run folder"
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("commands")  # one process imports what they need
 @pytest.mark.parametrize(("override", "words"), [each for each in WRONG if each[0] in EACH_KIND] + WRONG_LATER)
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    done = commands.run([str(ROOT / "train.py"), *override.split(), "logger=none"], cwd=tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    done = commands.run([str(ROOT / "train.py"), *override.split(), "logger=none"], cwd=here)
     assert done.returncode == 2, done.stderr
     expect_one_line(done.stderr, words)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()] and [*tmp_path.iterdir()] == [here]
 
 
 @pytest.mark.parametrize(
@@ -300,35 +317,6 @@ def test_a_key_that_a_stage_does_not_read_is_refused(stage, override, instead):
         expect_read(stage, [(override.partition("=")[0], override)])
     said = str(raised.value)
     assert said.startswith(f"config: {override} does nothing with stage={stage}; expected ") and instead in said
-
-
-def test_keys_that_a_stage_reads_are_let_through():
-    read = {
-        "rl": ["trainer.steps", "policy", "algo", "group", "arm"],
-        "sft": [
-            "policy",
-            "policy.template",
-            "trainer.weight_decay",
-            "trainer.turns",
-            "engine",
-            "sft.lr",
-            "judge.share",
-        ],
-        "coldstart": [
-            "coldstart.tasks",
-            "sft.lr",
-            "sft.data",
-            "judge",
-            "judge.gpu",
-            "trainer.turns",
-            "tasks.dtypes",
-            "seed",
-        ],
-    }
-    for stage, keys in read.items():
-        expect_read(stage, [(key, f"{key}=x") for key in keys])
-    assert set(UNREAD) == set(CHOICES["stage"])
-    assert {key for keys in UNREAD.values() for key in keys} <= {*valid_keys(Config), *ADDED}
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,27 @@
 import pytest
 
 from drkernel.config import Config, EvaluateConfig
-from drkernel.config.effects import IDLE_WHERE, expect_effects
-from drkernel.config.keys import valid_keys
+from drkernel.config.choices import CHOICES
+from drkernel.config.effects import IDLE_WHERE, UNREAD, expect_effects, expect_read
+from drkernel.config.keys import ADDED, valid_keys
 from drkernel.types import DrKernelError
 from tests.configs import evaluate_config, train_config
 
+SUPERVISED, VALIDATES = "stage=sft sft.data=x", "trainer.validate_every=9"
 TRAINING = [
+    *(
+        (typed, stage, "trainer.validate_every=0", "trainer.validate_every=100", f"{stage} {VALIDATES}")
+        for stage, typed in (
+            (SUPERVISED, "reward=binary"),
+            (SUPERVISED, "judge=simulated"),
+            (SUPERVISED, "judge.timed_shapes=2"),
+            (SUPERVISED, "reward.hack_check=false"),
+            (SUPERVISED, "tasks.count=9"),
+            ("coldstart=seed_8m", "reward=binary"),
+            ("coldstart=seed_8m", "tasks=handwritten"),
+        )
+    ),
+    ("policy=qwen3_0.6b", "coldstart=seed_8m", "stage=coldstart", "coldstart.hidden", SUPERVISED),
     ("algo.clip_low=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
     ("algo.clip_high=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
     ("algo.dual_clip=2", "", "algo.updates=1", "algo.updates of 2 or more", "algo=gspo"),
@@ -82,8 +97,43 @@ def test_a_typed_key_without_effect_is_refused_and_the_message_says_what_to_set(
         expect_effects(load(*read.split(), override), typed)
 
 
+def test_what_a_cold_start_reads_to_make_its_set_is_let_through():
+    typed = ["judge=simulated", "judge.timed_shapes=2", "reward.hack_check=false", "tasks.generator=graphs"]
+    typed += ["policy.prompts=chat"]
+    expect_effects(train_config("coldstart=seed_8m", *typed), [(each.partition("=")[0], each) for each in typed])
+
+
 def test_every_key_of_the_table_exists():
     keys = {*valid_keys(Config), *valid_keys(EvaluateConfig)}
     assert {key for rule in IDLE_WHERE for key in rule.keys} <= keys
     tried = {case[1].partition("=")[0] for case in CASES}
     assert all(tried.intersection(rule.keys) for rule in IDLE_WHERE), "each rule is tried"
+
+
+def test_keys_that_a_stage_reads_are_let_through():
+    read = {
+        "rl": ["trainer.steps", "policy", "algo", "group", "arm"],
+        "sft": [
+            "policy",
+            "policy.template",
+            "trainer.weight_decay",
+            "trainer.turns",
+            "engine",
+            "sft.lr",
+            "judge.share",
+        ],
+        "coldstart": [
+            "coldstart.tasks",
+            "sft.lr",
+            "sft.data",
+            "judge",
+            "judge.gpu",
+            "trainer.turns",
+            "tasks.dtypes",
+            "seed",
+        ],
+    }
+    for stage, keys in read.items():
+        expect_read(stage, [(key, f"{key}=x") for key in keys])
+    assert set(UNREAD) == set(CHOICES["stage"])
+    assert {key for keys in UNREAD.values() for key in keys} <= {*valid_keys(Config), *ADDED}

@@ -18,11 +18,16 @@ import pytest
 
 from drkernel.judge import NotPrepared
 from drkernel.judge.remote import Client, serve
+from drkernel.rollout.verdicts import judged
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 from tests.judge.examples import examples
 
 TASK = Task("t", "class Model: ...")
 RELU = next(e.source for e in examples("honest") if e.name == "90_helpers")
+
+
+class Unpicklable(Exception):
+    """An error that no other process can have."""
 
 
 class FakeJudge:
@@ -40,6 +45,10 @@ class FakeJudge:
             raise DrKernelError("task t: cannot be used")
         if source == "broken":
             raise KeyError("a bug")
+        if source == "lost":
+            raise WorkerLost("judge: no server is left")
+        if source == "odd":
+            raise Unpicklable(threading.Lock())
         time.sleep(float(source))
         return Verdict("ok", "faster", detail=source, evidence={"task": task.id}, speedup=1.5)
 
@@ -101,11 +110,28 @@ def test_errors_of_the_judge_are_those_of_its_user(client, fake):
         client.check_task(Task("bad", ""))
     with pytest.raises(DrKernelError, match=r"^task t: cannot be used$"):
         client.judge(TASK, "unusable")
-    with pytest.raises(DrKernelError, match="judge: KeyError: 'a bug'"):
-        client.judge(TASK, "broken")
     fake.submit = lambda *_: (_ for _ in ()).throw(DrKernelError("judge: already closed"))
     with pytest.raises(DrKernelError, match="already closed"):
         client.judge(TASK, "0")
+
+
+@pytest.mark.parametrize("source", ["broken", "lost", "odd"])
+def test_a_bug_of_the_judge_ends_every_rank_of_a_node_alike(client, fake, source):
+    """The first rank has the judge's own future, the others a client's: on neither does it become a verdict."""
+    asked = [judge.submit(TASK, source) for judge in (fake, client)]
+    errors = [future.exception(5) for future in asked]
+    assert str(errors[0]) in str(errors[1]) or source == "odd"
+    assert type(errors[1]) is (RuntimeError if source == "odd" else type(errors[0]))
+    for future in asked:
+        with pytest.raises(type(future.exception())):
+            judged(future)
+
+
+def test_a_task_that_is_refused_once_it_was_taken_is_a_failure_of_the_judge_on_every_rank(client, fake):
+    for judge in (fake, client):
+        future = judge.submit(TASK, "unusable")
+        future.exception(5)
+        assert judged(future) == Verdict("judge_failure", "not_prepared", "task t: cannot be used")
 
 
 def test_only_this_user_with_the_key_gets_in(server):

@@ -53,7 +53,20 @@ def test_an_engine_that_sleeps_takes_nothing_during_the_update():
     config = load("policy=qwen3_8b", "engine.sleep=true", "engine.name=vllm")
     parts = plan.memory(config, EIGHT, 8)
     assert parts["engine weights"] == (pytest.approx(15.256, abs=1e-3), 0) and parts["key-value cache"] == (48, 0)
-    assert plan.total(parts) == pytest.approx(15.256 + 15.256 + 48 + 5, abs=0.01), "while it generates"
+    # The engine is awake while the trainer's log-probabilities are compared with its own: 16 rows of 2,048 + 8 tokens
+    compared = 2 * 16 * 2056 * (2 * 4096 + 3 * 12_288) + 2 * 4096 * 151_936 + 2 * 151_936 * 128 + 4 * 192_946_432
+    assert parts["activations at the longest row"][0] == pytest.approx(compared / GIB)
+    assert plan.total(parts) == pytest.approx(15.256 + 15.256 + 48 + compared / GIB + 5, abs=0.01), "generating"
+
+
+def test_nothing_is_compared_with_an_engine_that_computes_as_the_trainer_does():
+    parts = plan.memory(load("policy=qwen3_8b", "engine.name=transformers"), EIGHT, 8)
+    assert parts["activations at the longest row"][0] == 0
+
+
+def test_a_run_that_an_engine_fills_to_the_brim_does_not_fit():
+    overrides = ["policy=qwen3_14b", "filters=full", "engine.sleep=true", "engine.kv_cache_gib=75", "engine.name=vllm"]
+    assert "engine" in plan.verdict(load(*overrides), plan.QWEN3["Qwen/Qwen3-14B"], 7, 139.0)
 
 
 def test_ranks_that_have_an_engine_together_share_its_weights_and_have_a_cache_each():

@@ -266,3 +266,16 @@ def test_first_turns_begun_are_taken_up_by_their_own_task_alone(monkeypatch):
     assert second.options["begun"] == {(4, 0): ahead.completions[4, 0]}, "the others are generated anew"
     trainer.state.ahead = {key: played.ahead[key] for key in ("cursor", "group", "completions")}
     assert again().options["begun"] == {}, "an older checkpoint does not say whose they are"
+
+
+def test_the_engine_sleeps_before_the_batch_is_scored(monkeypatch):
+    """MRS and TIS need a forward pass of the policy, which then has the engine's memory."""
+    order: list[str] = []
+    tell = lambda name, result=None: lambda *_: order.append(name) or result
+    played = SimpleNamespace(cursor=0, groups=0, ahead={}, times=RolloutTimes())
+    for name, result in {"sync": {}, "collect": played, "learn": {"skipped": 0}, "describe_rollouts": {}}.items():
+        monkeypatch.setattr(train, name, tell(name, result))
+    monkeypatch.setattr(train, "prepare", tell("prepare", SimpleNamespace(batch=None, trainer_logprobs=None, sums={})))
+    monkeypatch.setattr(train.completions, "write_step", tell("write_step"))
+    train.step(SimpleNamespace(state=State(), engine=SimpleNamespace(sleep=tell("sleep"))), None)
+    assert order == ["sync", "collect", "sleep", "prepare", "write_step", "learn", "describe_rollouts"]

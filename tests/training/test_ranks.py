@@ -127,6 +127,19 @@ def test_nothing_is_launched_for_one_rank_or_by_a_rank(monkeypatch):
     assert launch(2) is None
 
 
+def test_a_pod_that_says_one_process_is_no_launcher(monkeypatch):
+    """Pods have RANK=0 and WORLD_SIZE=1 for whatever runs in them: trainer.gpus=8 means eight ranks."""
+    pod = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "pod-0"}
+    assert rank_info(pod) is None and rank_info(SRUN | pod) == rank_info(SRUN | {"MASTER_ADDR": "pod-0"})
+    for name, value in pod.items():
+        monkeypatch.setenv(name, value)
+    started: list[tuple[int, int]] = []
+    monkeypatch.setattr(module, "_start", lambda rank, size, port: started.append((rank, size)))
+    monkeypatch.setattr(module, "_wait", lambda ranks, signals: 0)
+    assert launch(1) is None and started == []
+    assert launch(8) == 0 and started == [(rank, 8) for rank in range(8)]
+
+
 def test_inside_one_submitit_task_the_remedy_is_named(monkeypatch):
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     with pytest.raises(DrKernelError, match=r"expected hydra\.launcher\.tasks_per_node=8"):

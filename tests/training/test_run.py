@@ -10,7 +10,8 @@ from drkernel.config import AlgoConfig, ColdstartConfig, Config, LoggerConfig, P
 from drkernel.objective.rewards import speedup
 from drkernel.objective.rollouts import tabulate
 from drkernel.training import completions, report
-from drkernel.training.run import Run, check_tasks
+from drkernel.training.ranks import Ranks
+from drkernel.training.run import Run, check_tasks, opened
 from drkernel.training.trainer import State
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
@@ -161,6 +162,20 @@ def test_wandb_without_a_key_is_an_error_that_names_its_config_key(tmp_path, mon
     run.close()
 
 
+def test_a_missing_key_of_wandb_is_found_before_a_folder_is_made(tmp_path, monkeypatch):
+    """Tasks, policy, judge and engine take minutes; wandb itself is started once the checkpoint is loaded, which has
+    its id."""
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("too late"))
+    for name, value in {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), "WANDB_API_KEY": ""}.items():
+        monkeypatch.setenv(name, value)
+    config = config_for(tmp_path / "run", logger=LoggerConfig(wandb="online"))
+    refused = pytest.raises(DrKernelError, match=r"config: logger\.wandb=online: .*; expected WANDB_API_KEY")
+    with refused, opened(config, Ranks()):
+        pytest.fail("the run has begun")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_its_config_key(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DrKernelError, match=r"config: run_dir=.*/file/run: Not a directory; expected a folder"):
@@ -217,3 +232,31 @@ def test_without_wandb_the_page_is_written_all_the_same_and_nothing_where_none_i
         report.publish(run)
         run.close()
         assert (tmp_path / "view.html").exists() == page
+
+
+def test_a_start_that_is_refused_before_its_first_step_leaves_no_folder(tmp_path):
+    with pytest.raises(DrKernelError, match="no task"), opened(config_for(tmp_path / "run"), Ranks()) as run:
+        run.write("tasks.json", {})
+        raise DrKernelError("no task")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_start_leaves_what_others_made_and_what_has_steps(tmp_path):
+    for folder, steps in (("of a cold start", 0), ("begun", 0), ("refused late", 1)):
+        config = config_for(tmp_path / folder)
+        if folder == "of a cold start":
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "trajectories.parquet").touch()
+        if folder == "begun":
+            Run(config).close()
+        with pytest.raises(DrKernelError), opened(config, Ranks()) as run:
+            for step in range(steps):
+                run.log(step, {})
+            raise DrKernelError("refused")
+        assert (tmp_path / folder / "config.yaml").exists(), folder
+
+
+def test_other_ranks_have_no_folder(tmp_path):
+    with opened(config_for(tmp_path / "run"), Ranks(rank=1, size=2)) as run:
+        assert run is None
+    assert not (tmp_path / "run").exists()

@@ -118,6 +118,15 @@ def test_a_page_goes_into_a_folder_that_is_made_for_it_or_the_error_says_why_not
     assert re.search(r"error: .*file/page\.html: .*; expected a file that can be written", capsys.readouterr().err)
 
 
+def test_a_folder_without_steps_is_said_to_have_none_and_is_not_proposed(tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "metrics.jsonl").touch()
+    assert view.main([str(tmp_path / "a")]) == 2
+    assert "a/metrics.jsonl: found no steps; expected a run that has taken one" in capsys.readouterr().err
+    assert view.main([str(tmp_path)]) == 2
+    assert "such as" not in capsys.readouterr().err
+
+
 def test_what_is_no_run_or_is_damaged_is_one_clear_line(tmp_path, capsys):
     assert view.main([str(tmp_path)]) == 2
     assert "metrics.jsonl: not found; expected the folder of a training run" in capsys.readouterr().err

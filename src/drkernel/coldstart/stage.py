@@ -23,6 +23,7 @@ from drkernel.training import sft, sft_data
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks
 from drkernel.training.sft_sources import sources
+from drkernel.training.trainer import folder_line
 
 TOKENIZED = 12_000
 """Trajectories on whose texts the tokenizer is trained, spread over the whole set."""
@@ -51,7 +52,10 @@ def prepare(config: Config) -> None:
     assert whole.sft.data
     start, console = Path(whole.policy.path), make_console()
     with Progress(console) as progress:
+        progress.log(folder_line(config))
         if not config.sft.data and not (path := Path(whole.sft.data)).exists():
+            numbers = f"{options.tasks:,} tasks with judged answers and {options.unjudged:,} with others"
+            progress.log(f"{path}: making it of {numbers}")
             made = make(path, set_options(config), config, progress)
             for line in made.lines:
                 progress.log(line)

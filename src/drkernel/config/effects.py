@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from drkernel.config.judge import OF_SERVERS
+from drkernel.config.judge import OF_SERVERS, JudgeConfig
 from drkernel.config.lora import LoraConfig
+from drkernel.config.reward import RewardConfig
+from drkernel.config.tasks import TasksConfig
 from drkernel.types import DrKernelError
 
 _FOR_RL = "a run with stage=rl"
@@ -76,6 +78,7 @@ class Idle:
     """Keys that some settings leave without effect."""
 
     keys: tuple[str, ...]
+    """A group's name stands for what `group=variant` sets, and not for its keys."""
     here: Callable[[Any], bool]
     """Whether a configuration, of a run or a study, has such settings."""
     where: str
@@ -101,12 +104,46 @@ _OF_SLOTS = ("engine.slots", "engine.kv_cache_gib", "engine.eager")
 _OF_LENGTHS = ("engine.max_answer_tokens", "engine.max_tokens")
 
 
+_PLAYS = "trainer.validate_every=100, which plays tasks, or stage=rl"
+_POLICY_MADE = "policy.prompts, and coldstart.hidden, layers and kv_heads, which say what policy is made"
+
+
+def _group(name: str, kind: type, *but: str) -> tuple[str, ...]:
+    """A group and its keys, but for some."""
+    return (name, *(f"{name}.{item.name}" for item in dataclasses.fields(kind) if item.name not in but))
+
+
+def _plays_nothing(*stages: str) -> Callable[[Any], bool]:
+    """Whether a run has one of these stages and plays no tasks to validate; a study has no stage."""
+    return lambda c: getattr(c, "stage", "rl") in stages and not c.generates
+
+
 def _is_hosted(config: Any) -> bool:
     """Whether a study's model is behind an endpoint; a run has none."""
     return hasattr(config, "endpoint") and bool(config.endpoint.url)
 
 
 IDLE_WHERE = (
+    Idle(("policy",), lambda c: getattr(c, "stage", "rl") == "coldstart", "stage", _POLICY_MADE),
+    # The judge of a cold start reads reward.hack_check, and the set is drawn by tasks.generator in tasks.dtypes.
+    Idle(
+        _group("reward", RewardConfig, "hack_check"),
+        _plays_nothing("sft", "coldstart"),
+        "trainer.validate_every",
+        _PLAYS,
+    ),
+    Idle(
+        _group("tasks", TasksConfig, "generator", "dtypes"),
+        _plays_nothing("sft", "coldstart"),
+        "trainer.validate_every",
+        _PLAYS,
+    ),
+    Idle(
+        (*_group("judge", JudgeConfig, "feedback_tokens"), "reward.hack_check", "tasks.generator", "tasks.dtypes"),
+        _plays_nothing("sft"),
+        "trainer.validate_every",
+        _PLAYS,
+    ),
     Idle(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
     Idle(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
     Idle(

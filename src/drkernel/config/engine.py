@@ -44,7 +44,7 @@ class EngineConfig:
     """vLLM, graphs: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in
     nats per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
     sleep: bool = False
-    """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
+    """vLLM only: give the GPU's memory to the trainer after each rollout. For policies that do not fit otherwise."""
     eager: bool = False
     """vLLM, graphs: no CUDA graphs; starts in seconds and decodes slowly."""
     tensor_parallel: int = 1

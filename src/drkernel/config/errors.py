@@ -81,6 +81,8 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
     >>> explain(["algo.gama=0"], Exception("Could not override 'algo.gama'."), Run)
     "config: unknown key 'algo.gama'; did you mean 'algo.gamma'?"
     """
+    if own := _of_a_resolver(error):
+        return own
     keys = valid_keys(kind)
     for override in overrides:
         key = override.split("=", 1)[0].lstrip("~").split("@")[0]
@@ -112,6 +114,13 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         return f"config: {found[1]}={found[2]} is none of {', '.join(options)}{nearest(found[2], options)}"
     cause = str(error.__cause__ or "").partition("\n")[0]
     return f"config: {error}{cause and f': {cause}'}"
+
+
+def _of_a_resolver(error: BaseException | None) -> str:
+    """What a resolver of ours refused, which omegaconf wraps; or nothing."""
+    while error and not isinstance(error, DrKernelError):
+        error = error.__context__
+    return str(error or "")
 
 
 def off(overrides: list[str], kind: type) -> str:

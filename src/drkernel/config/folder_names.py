@@ -7,6 +7,7 @@ import re
 
 from omegaconf import OmegaConf
 
+from drkernel.config.checks import expect_name
 from drkernel.config.keys import MAY_CHANGE, SECRET
 
 
@@ -20,6 +21,13 @@ def slug(text: str) -> str:
     return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def checked_name(name: str) -> str:
+    """The name of a run, before Hydra makes a folder of it. Raises DrKernelError for one that leads elsewhere."""
+    expect_name(str(name))
+    return str(name)
+
+
+OmegaConf.register_new_resolver("checked_name", checked_name, replace=True)
 OmegaConf.register_new_resolver("slug", slug, replace=True)
 OmegaConf.register_new_resolver("more_than_half", lambda number: number // 2 + 1, replace=True)
 OmegaConf.register_new_resolver("not_in_name_of_run", lambda: [*MAY_CHANGE, SECRET], replace=True)

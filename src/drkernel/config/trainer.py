@@ -11,7 +11,7 @@ class TrainerConfig:
 
     gpus: int = 1
     """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
-    start their own, whatever this says."""
+    of several start their own, whatever this says."""
     steps: int = 300
     """Steps of the run. A step is one rollout and its update, of `algo.updates` optimizer steps (at stage=sft of one).
     All keys and metrics that count steps count these, but for `skipped` and `updates`, which count optimizer steps."""

@@ -15,6 +15,7 @@ import contextlib
 import functools
 import itertools
 import os
+import pickle
 import shutil
 import socket
 import tempfile
@@ -28,7 +29,6 @@ from queue import SimpleQueue
 from typing import Any
 
 from drkernel.judge.interface import JudgeProtocol
-from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 MAX_FOLDER = 60
@@ -112,7 +112,7 @@ class Server:
                 try:
                     future = self._start(what, *arguments)
                 except Exception as error:  # a judge that is closed, above all
-                    outbox.put((number, None, _told(error)))
+                    outbox.put((number, None, portable(error)))
                     continue
                 future.add_done_callback(functools.partial(_put_reply, outbox, number))
         outbox.put(None)
@@ -153,8 +153,8 @@ class Client:
         _thread("judge-client", self._receive)
 
     def submit(self, task: Task, source: str) -> Future[Verdict]:
-        """Judges in the background. The future raises DrKernelError for an unusable task, and WorkerLost if the server
-        ends."""
+        """Judges in the background. The future raises what the judge's own would: DrKernelError for an unusable task
+        alone. It raises WorkerLost if the server ends."""
         return self._request("submit", task, source)
 
     def judge(self, task: Task, source: str) -> Verdict:
@@ -209,18 +209,21 @@ def _put_reply(outbox: SimpleQueue, number: int, done: Future) -> None:
     outbox.put(_reply(number, done))
 
 
-def _reply(number: int, done: Future) -> tuple[int, Any, DrKernelError | None]:
+def _reply(number: int, done: Future) -> tuple[int, Any, Exception | None]:
     if done.cancelled():
-        return number, None, DrKernelError("judge: closed before this was judged")
+        return number, None, WorkerLost("judge: closed before this was judged")
     error = done.exception()
-    return (number, None, _told(error)) if error else (number, done.result(), None)
+    return (number, None, portable(error)) if error else (number, done.result(), None)
 
 
-def _told(error: BaseException) -> DrKernelError:
-    """An error as clients get it; a failure of the judge stays one."""
-    if isinstance(error, DrKernelError):
-        return NotPrepared(str(error)) if isinstance(error, NotPrepared) else DrKernelError(str(error))
-    return DrKernelError(f"judge: {type(error).__name__}: {error}")
+def portable(error: BaseException) -> Exception:
+    """The error as another process gets it: of the same class, or a RuntimeError that names a class that cannot be
+    pickled."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))
+        return copy if isinstance(copy, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _thread(name: str, target: Callable, *arguments: Any) -> threading.Thread:

@@ -83,7 +83,11 @@ def refusal(judge: JudgeProtocol, task: Task) -> str:
 
 
 def judged(future: Future[Verdict]) -> Verdict:
-    """The verdict of a future that is done; a failure of the judge where it refuses a task that it took before."""
+    """The verdict of a future that is done; a failure of the judge where it refuses a task that it took before, or
+    could not prepare it again.
+
+    Raises what else the future raises: the judge has a bug, or is lost.
+    """
     try:
         return future.result()
     except DrKernelError as error:

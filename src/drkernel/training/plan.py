@@ -16,6 +16,8 @@ part, V tokens in the vocabulary:
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
                     with LoRA 2 T rank more for each adapter of a block that keeps them
+                    while generating: the forward pass of engine_gap, T = PROBES (PROMPT_TOKENS + PROBE_TOKENS), which
+                    keeps nothing: 2 T (2 h + 3 i), a head of 2 h V, two gathered blocks
     head            6 h V (bfloat16 copy and float32 gradient; 2 h V with LoRA) and 2 V for each of 4,096 tokens' logits
                     and with policy.fp32_head 8 h V (4 with LoRA) and 2 V more
     blocks          8 bytes per parameter of a block: two gathered in bfloat16, one whole gradient; 4 with LoRA
@@ -43,6 +45,7 @@ from transformers import AutoConfig
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.policy.lora import pairs
+from drkernel.policy.transfer import PROBE_TOKENS, PROBES
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
@@ -56,6 +59,8 @@ GIB = 2**30
 OVERHEAD_GIB = 5.0
 JUDGE_GIB = 17.0
 """What a judge that shares a GPU keeps there: areas for the arguments and results of tasks at published sizes."""
+PROMPT_TOKENS = 2048
+"""Tokens of the prompt after which engine and trainer are compared, which a plan has not read: more than most have."""
 LOGITS = 4096
 """Tokens whose logits exist at a time: `chunk` of policy/model.py."""
 WHOLE = 3e8
@@ -157,7 +162,7 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
         **({"reference policy": (reference, reference)} if reference else {}),
         **({"engine weights": (engine / GIB, awake * engine / GIB)} if config.generates else {}),
         **({"key-value cache": (cache / GIB, awake * cache / GIB)} if config.generates else {}),
-        "activations at the longest row": (0.0, _activations(config, shape) / GIB),
+        "activations at the longest row": (_agreement(config, shape) / GIB, _activations(config, shape) / GIB),
         "judge": (judge, judge),
         "CUDA and vLLM": (OVERHEAD_GIB, OVERHEAD_GIB),
     }
@@ -213,6 +218,16 @@ def _activations(config: Config, shape: Shape) -> float:
     if config.policy.fp32_head:
         head += (4 + gradients) * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
     return 2 * tokens * numbers + head + (4 + gradients) * shape.block
+
+
+def _agreement(config: Config, shape: Shape) -> float:
+    """Bytes of the forward pass that compares the policy with an engine that is awake, `check_agreement`."""
+    if config.stage != "rl" or config.engine.name == "transformers":
+        return 0.0
+    tokens = PROBES * (min(PROMPT_TOKENS, config.engine.max_tokens) + PROBE_TOKENS)
+    head = (6 if config.policy.fp32_head else 2) * shape.hidden * shape.vocabulary
+    logits = (4 if config.policy.fp32_head else 2) * shape.vocabulary * PROBES * PROBE_TOKENS
+    return 2 * tokens * (2 * shape.hidden + 3 * shape.intermediate) + head + logits + 4 * shape.block
 
 
 def longest(config: Config) -> int:

@@ -4,8 +4,9 @@
     torchrun ... train.py                 RANK, WORLD_SIZE, ... are recognised
     srun, submitit                        one task per GPU; SLURM_PROCID, SLURM_STEP_NUM_TASKS, ... are recognised
 
-Without any of these there is one rank and no process group; everything here works without one. Python objects travel
-over gloo and need no GPU; gradients and weights go through NCCL where there are GPUs.
+Without any of these, or where they say one process, there is one rank and no process group; everything here works
+without one. Python objects travel over gloo and need no GPU; gradients and weights go through NCCL where there are
+GPUs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from drkernel.judge.remote import portable
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError
 
@@ -140,7 +142,7 @@ def init_distributed(reserved: Sequence[str] = ()) -> Ranks:
     if launcher := os.environ.pop(LAUNCHER, None):
         _die_with(int(launcher))
     info = rank_info(os.environ)
-    if info is None or info.size == 1:
+    if info is None:
         return Ranks(device=_device(0, 1, reserved))
     device = _device(info.local_rank, info.local_size, reserved)
     os.environ.update(info.environment())  # vLLM's external launcher reads them, too
@@ -214,8 +216,9 @@ class RankInfo(NamedTuple):
 
 
 def rank_info(env: Mapping[str, str]) -> RankInfo | None:
-    """Which rank the environment says this process is; None for a single process."""
-    if "RANK" in env and "WORLD_SIZE" in env:
+    """Which rank the environment says this process is; None for a single process, which nobody has launched: pods often
+    have RANK=0 and WORLD_SIZE=1."""
+    if "RANK" in env and int(env.get("WORLD_SIZE", 1)) > 1:
         rank, size = int(env["RANK"]), int(env["WORLD_SIZE"])
         local = int(env.get("LOCAL_RANK", rank)), int(env.get("LOCAL_WORLD_SIZE", size))
         return RankInfo(rank, size, *local, env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", 29500)))
@@ -277,14 +280,7 @@ def _attempt(make: Callable[[], Any]) -> _Outcome:
         value = make()
         return _Outcome(value, (pickle.dumps(value), None), None)
     except Exception as error:
-        return _Outcome(None, (None, _portable(error)), error)
-
-
-def _portable(error: Exception) -> Exception:
-    try:
-        return pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return _Outcome(None, (None, portable(error)), error)
 
 
 def _raise_first(errors: list[Exception | None]) -> None:

@@ -13,24 +13,26 @@ metrics.jsonl back to the length that the checkpoint states, so that each step i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from drkernel.config import REPOSITORY, Config
+from drkernel.config import REPOSITORY, Config, LoggerConfig
 from drkernel.config.command_line import without_secret
 from drkernel.config.conversion import to_yaml
 from drkernel.config.effects import is_read
@@ -39,6 +41,7 @@ from drkernel.config.run import with_defaults
 from drkernel.slurm import snapshot
 from drkernel.tasks.generators import DEFAULT, expect_known
 from drkernel.training.judging import measured_on
+from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
 
 OWNER = ".owner"
@@ -57,6 +60,7 @@ class Run:
     def __init__(self, config: Config):
         self.config = config
         self.path = Path(config.run_dir)
+        self._is_new = not self.path.exists() or not any(self.path.iterdir())
         make_folder(self.path)
         self._check_same_config()
         device = self._check_same_device()
@@ -129,11 +133,8 @@ class Run:
             "id": wandb_id,
         }
         name = f"{self.config.name}/{self.path.name}"
-        try:
+        with _wandbs_errors(self.config.logger):
             self._wandb = wandb.init(name=name, resume="allow" if wandb_id else None, **settings)
-        except wandb.errors.Error as error:
-            expected = "expected WANDB_API_KEY or `wandb login`, or logger=offline"
-            raise DrKernelError(f"config: logger.wandb={mode}: {error}; {expected}") from None
         # wandb refuses to log an earlier step again after a rollback, hence a step metric of our own.
         self._wandb.define_metric("*", step_metric="step")
         return self._wandb.id
@@ -159,6 +160,13 @@ class Run:
         self._metrics.close()
         if self._wandb:
             self._wandb.finish()
+
+    def remove_if_unused(self) -> None:
+        """Remove the folder if this start made all that is in it and no line of metrics.jsonl. Nothing may follow."""
+        unused = self._is_new and not self._metrics.tell()
+        self.close()
+        if unused:
+            shutil.rmtree(self.path)
 
     def _expect_ownership(self) -> None:
         """Raises DrKernelError where another start owns the folder: a node without network may still be running."""
@@ -205,6 +213,47 @@ class Run:
                 "give it such GPUs (hydra.launcher.constraint, judge.device), or another name=..."
             )
         return now
+
+
+@contextlib.contextmanager
+def opened(config: Config, ranks: Ranks) -> Iterator[Run | None]:
+    """The run folder, for rank 0; None for others. One that this start made is gone again where the start is refused
+    before its first step."""
+    if ranks.is_main:
+        expect_wandb(config.logger)
+    run = Run(config) if ranks.is_main else None
+    try:
+        yield run
+    except DrKernelError:
+        if run:
+            run.remove_if_unused()
+        raise
+    if run:
+        run.close()
+
+
+def expect_wandb(logger: LoggerConfig) -> None:
+    """Raises DrKernelError where wandb is to send what is logged and has no key, before anything slow. On a terminal
+    wandb asks for one."""
+    if logger.wandb != "online":
+        return
+    import wandb
+
+    os.environ.setdefault("WANDB_SILENT", "true")
+    with _wandbs_errors(logger):
+        wandb.login()
+
+
+@contextlib.contextmanager
+def _wandbs_errors(logger: LoggerConfig) -> Iterator[None]:
+    """Errors of wandb name the key that asks for it."""
+    import wandb
+
+    try:
+        yield
+    except wandb.errors.Error as error:
+        expected = "expected WANDB_API_KEY or `wandb login`, or logger=offline"
+        raise DrKernelError(f"config: logger.wandb={logger.wandb}: {error}; {expected}") from None
 
 
 def make_folder(path: Path) -> None:

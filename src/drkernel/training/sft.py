@@ -27,7 +27,7 @@ from drkernel.training.optimizers import OPTIMIZERS
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks
-from drkernel.training.run import Run
+from drkernel.training.run import Run, opened
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Part, Renderer, SftData
@@ -52,11 +52,17 @@ def train(config: Config, ranks: Ranks) -> None:
     assert source
     ranks.broadcast_object(lambda: sources(source))  # a missing file is found before anything slow
     warning = plan.check(config, ranks)
-    run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
-    prompts = make_prompts(config, taught=True)
-    with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
+    console = make_console(quiet=not ranks.is_main)
+    with (
+        opened(config, ranks) as run,
+        Preemption() as preemption,
+        Progress(console) as progress,
+        ExitStack() as stack,
+    ):
+        prompts = make_prompts(config, taught=True)
         data = load_data(config, prompts, ranks)
-        for line in filter(None, (folder_line(config), warning, *data.lines())):
+        where = folder_line(config) if config.stage == "sft" else ""  # a cold start has said it
+        for line in filter(None, (where, warning, *data.lines())):
             progress.log(line)
         ranks.broadcast_object(lambda: check_data(run, data))
         epochs = epochs_of(config, data)
@@ -82,8 +88,6 @@ def train(config: Config, ranks: Ranks) -> None:
                 report.publish(run)
             progress.log(f"goes on from here: {next_command(config)}")
             progress.log(folder_line(config))
-    if run:
-        run.close()
     ranks.close()
 
 

@@ -47,10 +47,12 @@ def write(run: Path, out: Path, turns: int = TURNS) -> str:
     """
     path = run / "metrics.jsonl"
     if not path.exists():
-        inside = sorted(found.parent.name for found in run.glob("*/metrics.jsonl"))
+        inside = sorted(found.parent.name for found in run.glob("*/metrics.jsonl") if found.stat().st_size)
         there = f", such as {run / inside[0]}" if inside else ""
         raise DrKernelError(f"{path}: not found; expected the folder of a training run{there}")
     metrics = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    if not metrics:
+        raise DrKernelError(f"{path}: found no steps; expected a run that has taken one")
     files = sorted((run / COMPLETIONS).glob("*_*.parquet"), key=_order)
     sizes = {file: _read(file, ["turn"]).num_rows for file in files}
     with_text = set(sizes) if sum(sizes.values()) <= turns else set(_spread(files, FILES))
