@@ -158,3 +158,16 @@ def test_whole_numbers_are_looked_for_before_they_become_indices():
         noisy(gathers, x, True)
     assert len(seen) == 1
     assert torch.equal(noisy(gathers, x, False)[0], table[7:].expand(64))
+
+
+def test_sums_by_places_err_as_their_terms_are_large_and_not_as_they_cancel():
+    x = torch.linspace(-1.0, 1.0, 2**14, dtype=torch.float64)
+    lengths, places = torch.tensor([2**14]), torch.zeros(2**14, dtype=torch.int64)
+    for spread in (
+        lambda: torch.segment_reduce(x, "mean", lengths=lengths),
+        lambda: torch.zeros(1, dtype=torch.float64).index_add(0, places, x) / 2**14,
+        lambda: torch.zeros(1, dtype=torch.float64).scatter_add(0, places, x) / 2**14,
+    ):
+        with Noise("ieee", 0):
+            noisy = spread()
+        assert 0.1 * EPS < float((noisy - spread()).abs().max()) < 10 * EPS

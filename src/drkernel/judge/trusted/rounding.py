@@ -73,6 +73,8 @@ _INTERPOLATIONS = (
     "upsample_linear", "upsample_bilinear", "upsample_trilinear", "upsample_bicubic", "_upsample_bi", "grid_sampler",
 )  # fmt: skip
 """How the names of operators begin that weigh neighbours, which may cancel."""
+_SPREAD_SUMS = {"segment_reduce", "index_add", "scatter_add", "scatter_reduce"}
+"""Operators that add up numbers by places, whose signs may cancel."""
 _ALONG_A_DIMENSION = {"cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
     "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
@@ -190,8 +192,10 @@ class Noise(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if chain and name in ("sum", "mean") and args[0].is_floating_point():
             self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
-        elif name.startswith(_INTERPOLATIONS):
-            sized = func(args[0].abs(), *args[1:], **kwargs)
+        elif name.startswith(_INTERPOLATIONS) or name in _SPREAD_SUMS:
+            added = len(args) if name in _SPREAD_SUMS else 1
+            sizes = (x.abs() if isinstance(x, Tensor) and x.is_floating_point() else x for x in args[:added])
+            sized = func(*sizes, *args[added:], **kwargs)
             self._add_error_of(sized[place] if isinstance(sized, tuple) else sized, output)
         else:
             self._disturb(output, self._unit, chain)
