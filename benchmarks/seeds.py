@@ -16,7 +16,7 @@ from pathlib import Path
 import matplotlib
 import numpy
 
-from drkernel.objective.metrics import Estimate
+from drkernel.objective.intervals import Estimate
 from drkernel.training.report import SHOWN
 
 matplotlib.use("Agg")

@@ -342,8 +342,7 @@ def test_the_widest_values_that_somebody_may_mean_are_taken():
 
 
 def test_every_number_has_a_range_or_may_be_any():
-    any_number = {"tasks.seed", "trainer.lr_steps"}
-    any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
+    any_number = {"tasks.seed", "trainer.lr_steps"} | {"trainer.stop_below", "reward.overlong_limit"}  # by other keys
     for kind, ranges in ((Config, RANGES), (EvaluateConfig, RANGES | OF_STUDIES)):
         keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check
         assert keys - ranges.keys() - any_number == set()

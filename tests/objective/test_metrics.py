@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from drkernel.objective.metrics import best_of_history, difference, estimate, fast_at, summary, wilson
+from drkernel.objective.intervals import bootstrap, change_of, paired, wilson
+from drkernel.objective.metrics import best_of_history, difference, estimate, fast_at, summary
 from drkernel.objective.rewards import profiling
 from drkernel.objective.rollouts import Rollouts, tabulate
 from drkernel.types import Trajectory, Turn, Verdict
@@ -100,11 +101,11 @@ def test_samples_that_repeat_one_another_do_not_narrow_the_interval():
     assert (eightfold.low, eightfold.high) == pytest.approx((once.low, once.high))
 
 
-def test_independent_samples_give_the_textbook_interval():
-    values = torch.tensor([1.0, 2.0, 4.0, 0.0, 3.0])
-    margin = 1.96 * values.std().item() / math.sqrt(5)
-    found = estimate(values, torch.arange(5))
-    assert (found.low, found.high) == pytest.approx((2 - margin, 2 + margin))
+def test_independent_samples_give_about_the_textbook_interval():
+    values = torch.rand(60, generator=torch.Generator().manual_seed(0))
+    margin = 1.96 * values.std().item() / math.sqrt(60)
+    found = estimate(values, torch.arange(60))
+    assert (found.high - found.low) / 2 == pytest.approx(margin, rel=0.1)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -125,11 +126,32 @@ def test_a_task_with_many_samples_is_still_one_task():
     assert found.high - found.low > 1.5 * (high - low)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([0] * 48, [0] * 48), ([0, 1], [1, 1]), ([0, 1] * 18, [1, 1, 1, 0] * 9), ([1, 0], [0, 1])],
+)
+def test_the_change_of_a_share_has_the_interval_that_a_comparison_of_studies_gives_it(before, after):
+    """It never leaves [-1, 1], and where no task has changed it is as wide as what was not seen allows."""
+    of = lambda right: tabulate([trajectory(g, 0, ok(1.3) if hit else WRONG) for g, hit in enumerate(right)], profiling)
+    found, expected = (
+        difference(of(before), of(after))["correct"],
+        paired(torch.tensor(before, dtype=torch.float64), torch.tensor(after, dtype=torch.float64)),
+    )
+    assert (found.value, found.low, found.high) == (expected.value, expected.low, expected.high)
+    assert -1 <= found.low < found.value < found.high <= 1
+
+
+def test_a_share_has_one_interval_in_training_and_in_studies():
+    values, tasks = torch.rand(96, generator=torch.Generator().manual_seed(0)) < 0.3, torch.arange(24).repeat(4)
+    sums = torch.zeros(24).index_add(0, tasks, values.float())
+    assert estimate(values, tasks) == bootstrap(sums[:, None], torch.full((24, 1), 4.0))[0]
+
+
 def test_two_policies_are_compared_task_by_task():
     before = [trajectory(0, 0, ok(1.0)), trajectory(0, 1, WRONG), trajectory(1, 0, WRONG), trajectory(2, 0, WRONG)]
     after = [trajectory(2, 0, ok(2.0)), trajectory(1, 0, WRONG), trajectory(0, 0, ok(2.0)), trajectory(1, 1, ok(1.0))]
     changes = difference(tabulate(before, profiling), tabulate(after, profiling))
-    expected = estimate(torch.tensor([0.5, 0.5, 1.0]), torch.arange(3))
+    expected = change_of(torch.zeros(3), torch.tensor([0.5, 0.5, 1.0]))
     assert (changes["correct"].value, changes["correct"].low) == pytest.approx((expected.value, expected.low))
     assert changes["fast@1.5"].value == pytest.approx(2 / 3)
     without_one = difference(tabulate(before, profiling), tabulate(after[1:], profiling))["correct"]

@@ -6,11 +6,11 @@ import statistics
 import pytest
 import torch
 
+from drkernel.objective.intervals import RESAMPLES, best_of, bootstrap, paired, pass_at, resamples
 from drkernel.objective.metrics import summary as training_summary
 from drkernel.objective.rewards import profiling
 from drkernel.objective.rollouts import tabulate
 from drkernel.scaling import measures
-from drkernel.scaling.intervals import RESAMPLES, best_of, bootstrap, paired, pass_at, resamples
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import Trajectory, Turn, Verdict

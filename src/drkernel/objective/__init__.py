@@ -9,7 +9,7 @@
     advantages.py   4, app. A   GRPO, RLOO, TRLOO
     mismatch.py     eq. 6       MRS; truncated importance weights
     loss.py         6.1         the clipped surrogate and its token weights
-    metrics.py      6           Fast@p with intervals
+    metrics.py      6           Fast@p, with the intervals of `intervals.py`
 
 Two helpers carry them: `segments.py` (sums within groups) and `metric_sums.py` (metrics that add up). One
 optimizer step is

@@ -6,33 +6,14 @@ Every sample counts. (The published trainer keys its table by prompt, so that of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from drkernel.objective.intervals import Estimate, bootstrap, change_of
 from drkernel.objective.rollouts import Rollouts, last_turn
-from drkernel.objective.segments import segment_sum
 
 THRESHOLDS = (1.0, 1.2, 1.5, 2.0)
-Z95 = 1.96
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over samples and its 95 % interval.
-
-    >>> print(Estimate(0.5, 0.25, 0.75, 16))
-    0.500 [0.250, 0.750]
-    """
-
-    value: float
-    low: float
-    high: float
-    samples: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def fast_at(correct: Tensor, speedup: Tensor, threshold: float) -> Tensor:
@@ -56,43 +37,23 @@ def best_of_history(correct: Tensor, speedup: Tensor) -> tuple[Tensor, Tensor]:
     return correct.cummax(1).values, torch.where(correct, speedup, 0.0).cummax(1).values
 
 
-def wilson(share: float, samples: float, z: float = Z95) -> tuple[float, float]:
-    """Wilson's interval of a share seen in `samples` independent draws; unlike share +- z * se it stays in [0, 1].
-
-    >>> [round(bound, 3) for bound in wilson(0.0, 16)]
-    [0.0, 0.194]
-    """
-    spread = z * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
-    centre, width = share + z * z / (2 * samples), 1 + z * z / samples
-    return max(0.0, (centre - spread) / width), min(1.0, (centre + spread) / width)
-
-
 def estimate(values: Tensor, tasks: Tensor) -> Estimate:
     """The mean of `values` and its interval over tasks like these.
 
     values bool or float [N], tasks int64 [N]: samples of one task are alike, so tasks are what is independent
 
-    The variance of the mean comes from the tasks' totals (cluster-robust). A mean (float) gets mean +- 1.96 se, which
-    is NaN for one task, since it tells nothing of others. A share (bool) gets Wilson's interval for the number of
-    independent draws that would have this variance; for one per task where all samples agree. To compare two policies
-    on the same tasks, estimate the differences.
+    Resampled tasks give the interval (`intervals.bootstrap`). To compare two policies on the same tasks, estimate the
+    differences (`difference`).
 
-    >>> print(estimate(torch.tensor([True, True, False, False]), torch.tensor([0, 1, 2, 3])))
-    0.500 [0.150, 0.850]
-    >>> print(estimate(torch.tensor([True, True, False, False]), torch.tensor([0, 0, 1, 1])))
-    0.500 [0.095, 0.905]
+    >>> print(estimate(torch.tensor([True, True, False, False] * 10), torch.arange(40)))
+    0.500 [0.350, 0.650]
+    >>> print(estimate(torch.tensor([True, True, False, False] * 10), torch.arange(10).repeat_interleave(4)))
+    0.500 [0.237, 0.763]
     """
-    samples, clusters = len(values), len(tasks.unique())
-    if samples == 0:
+    if not len(values):
         return Estimate(math.nan, math.nan, math.nan, 0)
-    mean = values.double().mean().item()
-    errors = values.double() - mean
-    variance = (segment_sum(errors, tasks) * errors).sum().item() / samples**2  # the sum over tasks of (total error)^2
-    if values.dtype == torch.bool:
-        draws = mean * (1 - mean) / variance if variance > 0 and clusters > 1 else clusters
-        return Estimate(mean, *wilson(mean, min(draws, samples)), samples)
-    margin = Z95 * math.sqrt(max(variance, 0.0) * clusters / (clusters - 1)) if clusters > 1 else math.nan
-    return Estimate(mean, mean - margin, mean + margin, samples)
+    _, sums, numbers = _by_task(values, tasks)
+    return bootstrap(sums[:, None], numbers[:, None], is_proportion=values.dtype == torch.bool)[0]
 
 
 def summary(rollouts: Rollouts) -> dict[str, Estimate]:
@@ -112,7 +73,7 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
 
 def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
     """after - before of each measure, paired by task; the groups of both are tasks. A task that one side lacks, since
-    the judge failed on all its trajectories, is left out.
+    the judge failed on all its trajectories, is left out. Intervals are those of `intervals.change_of`.
 
     >>> from drkernel.objective.rollouts import Rollouts
     >>> before, after = Rollouts.empty(4, 1), Rollouts.empty(4, 1)
@@ -122,13 +83,13 @@ def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
     >>> difference(before, after)["correct"].value
     0.5
     """
-    sides = [measures(rollouts) for rollouts in (before, after)]
     changes = {}
-    for name in sides[0]:
-        (old_tasks, old), (new_tasks, new) = (_task_means(*side[name]) for side in sides)
-        both = old_tasks[torch.isin(old_tasks, new_tasks)]
-        change = new[torch.isin(new_tasks, both)] - old[torch.isin(old_tasks, both)]
-        changes[name] = estimate(change, both)
+    old_measures, new_measures = measures(before), measures(after)
+    for name, (values, _) in old_measures.items():
+        (old_tasks, *old), (new_tasks, *new) = _by_task(*old_measures[name]), _by_task(*new_measures[name])
+        first, other = (total / number for total, number in (old, new))
+        first, other = first[torch.isin(old_tasks, new_tasks)], other[torch.isin(new_tasks, old_tasks)]
+        changes[name] = change_of(first, other, is_proportion=values.dtype == torch.bool)
     return changes
 
 
@@ -155,7 +116,7 @@ def measures(rollouts: Rollouts) -> dict[str, tuple[Tensor, Tensor]]:
     return table | {name: (getattr(rollouts, name)[turn_mask], task_of_turn) for name in ("hack", "lazy")}
 
 
-def _task_means(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:
-    """The tasks, sorted, and the mean of `values` [N] over each: both [tasks]."""
+def _by_task(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The tasks, sorted, and for each the sum of `values` [N] and how many there are: each [tasks]."""
     names, index, number = tasks.unique(return_inverse=True, return_counts=True)
-    return names, values.new_zeros(len(names), dtype=torch.float64).index_add(0, index, values.double()) / number
+    return names, values.new_zeros(len(names), dtype=torch.float64).index_add(0, index, values.double()), number

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from drkernel.objective.metrics import Estimate
+from drkernel.objective.intervals import Estimate
 from drkernel.scaling.records import RESULTS, Record, read
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from drkernel.objective.metrics import Estimate, fast_at
-from drkernel.scaling.intervals import bootstrap
+from drkernel.objective.intervals import Estimate, bootstrap
+from drkernel.objective.metrics import fast_at
 from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, fast
 from drkernel.scaling.trials import Trials
 

@@ -13,8 +13,8 @@ from decimal import ROUND_CEILING, Context
 import torch
 from torch import Tensor
 
-from drkernel.objective.metrics import Estimate, fast_at
-from drkernel.scaling.intervals import Paired, best_of, bootstrap, paired, pass_at
+from drkernel.objective.intervals import Estimate, Paired, best_of, bootstrap, paired, pass_at
+from drkernel.objective.metrics import fast_at
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials
 

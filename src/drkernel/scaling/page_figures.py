@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from drkernel.objective.metrics import Estimate, fast_at
+from drkernel.objective.intervals import Estimate, Paired, bootstrap
+from drkernel.objective.metrics import fast_at
 from drkernel.scaling import measures
-from drkernel.scaling.intervals import Paired, bootstrap
 from drkernel.scaling.measures import AXES, THRESHOLDS, VIEWS, fast
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials

@@ -12,9 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from drkernel.objective.metrics import Estimate
+from drkernel.objective.intervals import Estimate, Paired
 from drkernel.scaling import criteria, degenerate, measures, page, plots
-from drkernel.scaling.intervals import Paired
 from drkernel.scaling.records import RESULTS, Record, read
 from drkernel.scaling.sections import (
     COSTS,

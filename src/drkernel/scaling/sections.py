@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drkernel.objective.metrics import Estimate
+from drkernel.objective.intervals import Estimate
 from drkernel.scaling import criteria, fast_tables, measures
 from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, THRESHOLDS, fast
 from drkernel.scaling.records import Record

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.config import Config
-from drkernel.objective.metrics import Estimate, difference, summary
+from drkernel.objective.intervals import Estimate
+from drkernel.objective.metrics import difference, summary
 from drkernel.objective.rollouts import Rollouts
 from drkernel.training import view
 from drkernel.training.run import Run

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from drkernel.config import Config
-from drkernel.objective.metrics import Estimate, summary
+from drkernel.objective.intervals import Estimate
+from drkernel.objective.metrics import summary
 from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.training import completions, report
 from drkernel.training.build import sync_first_policy

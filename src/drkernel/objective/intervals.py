@@ -1,4 +1,5 @@
-"""Estimators of a scaling study: intervals by resampling tasks, paired differences, and what k samples would give.
+"""Estimators of train.py and evaluate.py: intervals by resampling tasks, paired differences, and what k samples would
+give.
 
 The resampled tasks come from a counter-based generator, so that the same numbers have the same interval everywhere.
 """
@@ -13,9 +14,36 @@ import numpy
 import torch
 from torch import Tensor
 
-from drkernel.objective.metrics import Z95, Estimate, wilson
-
 RESAMPLES = 1000
+Z95 = 1.96
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over samples and its 95 % interval.
+
+    >>> print(Estimate(0.5, 0.25, 0.75, 16))
+    0.500 [0.250, 0.750]
+    """
+
+    value: float
+    low: float
+    high: float
+    samples: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def wilson(share: float, samples: float, z: float = Z95) -> tuple[float, float]:
+    """Wilson's interval of a share seen in `samples` independent draws; unlike share +- z * se it stays in [0, 1].
+
+    >>> [round(bound, 3) for bound in wilson(0.0, 16)]
+    [0.0, 0.194]
+    """
+    spread = z * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
+    centre, width = share + z * z / (2 * samples), 1 + z * z / samples
+    return max(0.0, (centre - spread) / width), min(1.0, (centre + spread) / width)
 
 
 def mulberry32(count: int, seed: int = 0) -> Tensor:
@@ -147,16 +175,30 @@ def paired(first: Tensor, other: Tensor, ratio: bool = False) -> Paired:
     """
     change = (other.log() - first.log() if ratio else other - first).double()
     change = change[change.isfinite()]
-    if len(change) == 0:
-        return Paired(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
-    found = bootstrap(change[:, None], torch.ones(len(change), 1), is_proportion=False)[0]
+    found = change_of(torch.zeros_like(change), change, is_proportion=not ratio)
     better, worse = ((sign * change > 1e-9).double().mean().item() for sign in (1, -1))
-    if ratio:
-        low, high = math.exp(found.low), math.exp(found.high)
-        return Paired(math.exp(found.value), low, high, better, worse, len(change))
-    margin = max(_unsure(change.abs())) if len(change) > 1 else math.nan
+    value, low, high = (math.exp(x) if ratio else x for x in (found.value, found.low, found.high))
+    return Paired(value, low, high, better, worse, len(change))
+
+
+def change_of(first: Tensor, other: Tensor, is_proportion: bool = True) -> Estimate:
+    """The mean of other - first, one number per task in each [tasks], and its interval, resampling pairs.
+
+    is_proportion: they are shares; the interval then lies in [-1, 1] and holds what few changes leave possible
+    (`_unsure`), as where no task has changed.
+
+    >>> print(change_of(torch.zeros(32), torch.zeros(32)))
+    0.000 [-0.107, 0.107]
+    """
+    change = (other - first).double()
+    if len(change) == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    found = bootstrap(change[:, None], torch.ones(len(change), 1), is_proportion=False)[0]
+    if not is_proportion or len(change) < 2:
+        return found
+    margin = max(_unsure(change.abs()))
     low, high = max(min(found.low, found.value - margin), -1.0), min(max(found.high, found.value + margin), 1.0)
-    return Paired(found.value, low, high, better, worse, len(change))
+    return Estimate(found.value, low, high, found.samples)
 
 
 def pass_at(samples: int, right: int, k: int) -> float:
