@@ -29,6 +29,28 @@ def test_rows_keep_the_sixteen_elements_that_products_of_blocks_need():
     assert small["B"] * small["H"] * small["S"] * small["D"] * 4 <= shrink.CHEAP.values
 
 
+WIDTHS_DEPEND = """
+import torch
+from torch import nn
+BATCH = 64
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(64 * 6 * 6, 128)
+    def forward(self, x):
+        return self.inner(torch.max_pool2d(x, 2).flatten(1))
+def get_inputs():
+    return [torch.rand(BATCH, 64, 13, 13)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_batch_becomes_small_where_the_network_depends_on_all_other_sizes():
+    task = shrink.fit(Task("t", WIDTHS_DEPEND))
+    assert task.small == {"BATCH": 4} and not size_cost.planned_cost(task, task.small).exceeds(shrink.OTHERS)
+
+
 def test_gradients_are_counted_and_their_sizes_shrink():
     forward = Task("product", PRODUCT.format(sizes="M, K, N = 512, 1024, 2048", a="M, K", b="K, N"))
     made = backward(forward)

@@ -44,7 +44,7 @@ CHEAP = Cost(2**16, 2**16, 2e7)
 MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
 OTHERS = Cost(2**19, 2**20, 2e8)
-"""What is accepted where the first sizes turn out to tell nothing."""
+"""What is accepted where the first sizes turn out to tell nothing, and of constants that are halved alike."""
 HEAVY = Cost(2**20, 2**21, 2e9)
 """From where on a network is rather narrowed."""
 NETWORK = Cost(2**18, 2**20, 1e8)
@@ -77,9 +77,13 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
 def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
     plain = dataclasses.replace(task, source=lift.lift(task.source))
     found, problem = _fitted_alike(task, target, limit)
-    if found is not None and (most is not None or not cost_of(Reference(found, found.small)).exceeds(HEAVY)):
+    cost = None if found is None else cost_of(Reference(found, found.small))
+    if found is not None and cost is not None and not cost.exceeds(OTHERS):
         return found
     lowered = list(_lowered(plain, target))
+    if found is not None and cost is not None and (most is not None or not cost.exceeds(HEAVY)):
+        less = lowered[-1][1]  # constants that are halved alike stop at the first that others depend on
+        return (less and less.helps(cost, target) and _fitted_one_by_one(plain, lowered, target, limit)) or found
     if found is None:
         found = _fitted_one_by_one(plain, lowered, target, HEAVY if most is None else most)
         if found is not None:
