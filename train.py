@@ -89,6 +89,7 @@ def train(config: Config, ranks: Ranks) -> None:
         to_validate = validation.usable_tasks(trainer, validating)
         over = has_table(trainer) and trainer.state.step >= config.trainer.steps
         to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)
+        validation.begin(trainer, optimizer, to_validate)
 
         def next_step() -> None:
             metrics = trainer.state.pending or step(trainer, optimizer)

@@ -75,7 +75,7 @@ def train(config: Config, ranks: Ranks) -> None:
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, **players)
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
-        begin(trainer, data)
+        begin(trainer, optimizer, data, to_validate)
         batches = epochs.batches(after=trainer.state.step)
 
         def next_step() -> None:
@@ -149,13 +149,19 @@ def make_players(
     return {"sampler": sampler, "engine": engine, "judge": judge, "progress": progress}, tasks
 
 
-def begin(trainer: Trainer, data: SftData) -> None:
-    """Before the first step: the loss of what is held out, as step 0 of the metrics."""
-    if trainer.state.step == 0 and data.held_out:
-        before = unseen_loss(trainer, data)
-        trainer.progress.log(f"before the first step: held out {before[HELD_OUT]:.4f}")
-        if trainer.run:
-            trainer.run.log(0, before)
+def begin(trainer: Trainer, optimizer: torch.optim.Optimizer, data: SftData, tasks: list[Task]) -> None:
+    """Before the first step: the loss of what is held out, and a validation where one is asked for, as step 0 of the
+    metrics. Collective."""
+
+    def measure() -> dict[str, float]:
+        before = unseen_loss(trainer, data) if data.held_out else {}
+        if before:
+            trainer.progress.log(f"before the first step: held out {before[HELD_OUT]:.4f}")
+        return before
+
+    validation.begin(trainer, optimizer, tasks, measure)
+    if trainer.engine is not None:
+        trainer.engine.sleep()
 
 
 def step(
