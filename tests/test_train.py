@@ -27,7 +27,7 @@ from drkernel.objective.rewards import REWARDS
 from drkernel.policy import Policy, load_prompts, load_tokenizer
 from drkernel.tasks import load_tasks
 from drkernel.training import update
-from drkernel.training.metric_names import is_known
+from drkernel.training.metric_names import is_known, repeats
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
@@ -234,7 +234,7 @@ def runs(trained, tmp_path_factory) -> tuple[Path, Path]:
 
 def metrics(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    return [{key: value for key, value in line.items() if repeats(key)} for line in lines]
 
 
 def completions(folder: Path) -> dict[str, list]:

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from drkernel.config import REPOSITORY, Config
 from drkernel.training import plan, sft, view
 from drkernel.training.export import export
+from drkernel.training.metric_names import repeats
 from drkernel.types import DrKernelError
 from tests import commands
 from tests.configs import composed, train_config
@@ -57,7 +58,7 @@ def succeed(run: commands.Command) -> str:
 
 def metrics(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    return [{key: value for key, value in line.items() if repeats(key)} for line in lines]
 
 
 def weights(folder: Path) -> bytes:

@@ -19,7 +19,7 @@ from drkernel.config import Config, command_line
 from drkernel.config.command_line import typed
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import too_long
-from drkernel.training import offload, plan, report, sft_data, supervised, validation
+from drkernel.training import offload, plan, report, sft_data, speed, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.opening import usual_lr
@@ -185,7 +185,9 @@ def step(
     state.step += 1
     state.skipped += int(metrics["skipped"])
     metrics |= {"lr": rate, "epoch": options.epochs * state.step / epochs.steps}
-    metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
+    sampled, seconds = sum(int(row.trains.sum()) for row in rows), timer.seconds["time/update"]
+    metrics |= {"rows": len(rows), "trained_tokens": sampled}
+    metrics |= speed.describe(trainer.policy, [*map(len, rows)], sampled, seconds, trainer.ranks.size)
     if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
         with timer("time/held_out"):
             metrics |= unseen_loss(trainer, data)
