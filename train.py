@@ -47,7 +47,19 @@ from drkernel.objective.rollouts import without_judge_failures
 from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import too_long
-from drkernel.training import build, completions, opening, overlap, plan, report, sft, step_time, update, validation
+from drkernel.training import (
+    build,
+    completions,
+    opening,
+    overlap,
+    plan,
+    report,
+    sft,
+    speed,
+    step_time,
+    update,
+    validation,
+)
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import judge_of_node, reserved_gpus
@@ -89,6 +101,7 @@ def train(config: Config, ranks: Ranks) -> None:
         to_validate = validation.usable_tasks(trainer, validating)
         over = has_table(trainer) and trainer.state.step >= config.trainer.steps
         to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)
+        validation.begin(trainer, optimizer, to_validate)
 
         def next_step() -> None:
             metrics = trainer.state.pending or step(trainer, optimizer)
@@ -149,6 +162,7 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
         ahead=played.ahead,
         skipped=state.skipped + (not update.has_learnt(metrics)),
     )
+    metrics |= speed.of_batch(trainer.policy, prepared.batch, timer.seconds["time/update"], trainer.ranks.size)
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.slurm import queue
+from drkernel.training.metric_names import repeats
 from slurm.local.cluster import Cluster
 from sweeps import state
 from tests import commands
@@ -146,7 +147,7 @@ DISTURBED = ("preempted", "warned", "killed", "nodes")
 
 
 def metrics(run: state.RunState) -> list[dict]:
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in run.metrics]
+    return [{key: value for key, value in line.items() if repeats(key)} for line in run.metrics]
 
 
 @pytest.mark.parametrize("name", ["calm", *DISTURBED])

@@ -15,6 +15,7 @@ from drkernel.judge.network.server import HttpServer
 from drkernel.judge.options import JudgeOptions
 from drkernel.scaling import records, setup
 from drkernel.training.judging import described, measured_on, placed, reserved_gpus, workers
+from drkernel.training.metric_names import repeats
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
 from tests import commands
@@ -53,7 +54,7 @@ def trained(folder: Path, *overrides: str) -> dict[str, float]:
     run = commands.run(["train.py", f"hydra.run.dir={folder}", *TINY, *overrides], ROOT, os.environ, timeout=300)
     assert run.returncode == 0, run.output
     (line,) = (json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines())
-    return {key: value for key, value in line.items() if not key.startswith("time")}
+    return {key: value for key, value in line.items() if repeats(key)}
 
 
 @pytest.mark.slow

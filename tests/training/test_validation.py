@@ -59,6 +59,51 @@ def test_no_run_may_have_the_seed_of_the_tests_completions():
     assert validation.EVALUATION_SEED not in RANGES["seed"]
 
 
+def begun(world: World, monkeypatch, **state) -> list[tuple[int, dict]]:
+    """What a run writes before its first step: lines of metrics, and "saved" for a checkpoint."""
+    written: list = []
+    world.trainer.state = State(**state)
+    world.trainer.run = SimpleNamespace(log=lambda step, metrics: written.append((step, metrics)))
+    monkeypatch.setattr(validation, "save", lambda trainer, optimizer: written.append("saved"))
+    monkeypatch.setattr(validation.completions, "write_validation", lambda *_: None)
+    validation.begin(world.trainer, None, TASKS, lambda: {"held_out": 1.5})
+    return written
+
+
+def test_the_policy_that_a_run_begins_with_is_step_0_and_may_stay_the_best(monkeypatch):
+    world = World(monkeypatch)
+    (step, line), saved = begun(world, monkeypatch)
+    assert step == 0 and line["validation/reward"] == 3.0 and line["held_out"] == 1.5 and saved == "saved"
+    world.validate(2, WRONG, WRONG, WRONG)
+    assert world.trainer.state.best["step"] == 0 and "best 3.000 at step 0" in world.said[-1]
+
+
+def test_it_is_validated_once_whatever_signals_and_resumed_runs_there_are(monkeypatch):
+    world = World(monkeypatch)
+    world.verdicts = None
+    assert begun(world, monkeypatch) == [] and not world.trainer.state.begun, "a signal ended it"
+    world.verdicts = [[right(2.0)]] * 3
+    assert len(begun(world, monkeypatch, begun=False)) == 2 and world.trainer.state.begun
+    assert begun(world, monkeypatch, begun=True) == [] == begun(world, monkeypatch, step=4)
+    assert len(world.asked) == 1
+
+
+@pytest.mark.parametrize("override", ["trainer.validate_first=false", "trainer.validate_every=0"])
+def test_without_it_step_0_has_what_is_measured_besides_and_is_no_checkpoint(monkeypatch, override):
+    world = World(monkeypatch, override)
+    assert begun(world, monkeypatch) == [(0, {"held_out": 1.5})] and world.asked == []
+
+
+def test_step_0_is_named_as_the_best_checkpoint(tmp_path, monkeypatch):
+    world, written = World(monkeypatch), {}
+    world.trainer.config.run_dir, world.trainer.state = str(tmp_path), State(best={"step": 0, "value": 1.0})
+    world.trainer.run = SimpleNamespace(metrics_offset=0, write=written.__setitem__)
+    monkeypatch.setattr(checkpoint, "take", lambda *_: None)
+    monkeypatch.setattr(checkpoint, "write", lambda *_: None)
+    trainer.save(world.trainer, None)
+    assert written["best.json"]["checkpoint"] == "checkpoints/step_000000"
+
+
 def test_it_tells_the_last_turn_from_a_single_try(monkeypatch):
     world = World(monkeypatch)
     world.verdicts = [[WRONG, right(2.0)], [right(1.0), right(1.5)], [right(1.5), CHEAT]]

@@ -14,12 +14,13 @@ are the keyword-only parameters of the functions in objective/, whose docstrings
     checks.py, effects.py               what contradicts what; which typed keys would do nothing
     command_line.py, keys.py, paths.py  what was typed, which keys there are, where the repository is
     conversion.py, folder_names.py      to and from YAML; names of run folders
+    help.py                             what --help prints: groups and all keys
     errors.py, nearest.py               one line for what is wrong, with what may have been meant
 """
 
 from __future__ import annotations
 
-from drkernel.config import folder_names  # noqa: F401  # the resolvers that conf/ uses
+from drkernel.config import folder_names, help  # noqa: F401  # the resolvers that conf/ uses
 from drkernel.config.algo import AlgoConfig
 from drkernel.config.coldstart import ColdstartConfig
 from drkernel.config.endpoint import EndpointConfig

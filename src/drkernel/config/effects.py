@@ -176,7 +176,7 @@ IDLE_WHERE = (
     Idle(("engine.agreement",), lambda c: c.engine.name == "transformers", "engine.name", "vllm or graphs"),
     Idle(("trainer.lr_end",), lambda c: c.trainer.lr_schedule == "constant", "trainer.lr_schedule", _SCHEDULE),
     Idle(
-        ("trainer.best_by",),
+        ("trainer.best_by", "trainer.validate_first"),
         lambda c: not c.trainer.validate_every,
         "trainer.validate_every",
         "trainer.validate_every=10",

@@ -18,7 +18,7 @@ MAY_CHANGE = (
     *("logger.samples", "logger.page"),
     *("trainer.steps", "trainer.keep", "trainer.save_every", "trainer.keep_every", "trainer.save_async"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
-    *("trainer.validate_every", "trainer.best_by", "trainer.stop_below"),
+    *("trainer.validate_every", "trainer.validate_first", "trainer.best_by", "trainer.stop_below"),
     *("sft.max_steps", "sft.loss_every", "sft.save_every"),
     *MACHINE,
 )

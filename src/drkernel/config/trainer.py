@@ -61,6 +61,8 @@ class TrainerConfig:
     validate_every: int = 0
     """Steps between validations: `tasks.eval_count` tasks of the validation split, played as for the table at the end.
     0: none."""
+    validate_first: bool = True
+    """Validate the policy that the run begins with, too, as step 0; it may then be the best."""
     best_by: str = "reward"
     """The measure of the validation, at the last turn, that makes a checkpoint the best."""
     stop_below: float | None = None

@@ -58,6 +58,10 @@ METRICS: dict[str, str] = {
     "grad_norm": "of the gradient before it is clipped",
     "lr": "learning rate",
     "tokens": "tokens that the update went through",
+    "tokens_per_second": "tokens that the update went through per second, over all GPUs",
+    "mfu": "operations of the update's forward and backward as a share of the GPUs' peak, where that is known "
+    "(`src/drkernel/training/flops.py`)",
+    "memory/peak_gib": "the most that torch had allocated on the first rank's GPU in the step",
     "skipped": "optimizer steps that were skipped, of `updates`",
     "updates": "optimizer steps of the update: at most `algo.updates`, one per row",
     **dict.fromkeys(
@@ -70,6 +74,18 @@ METRICS: dict[str, str] = {
     "time/*": "seconds",
 }
 """Name -> what it is; `*` stands for any ending."""
+
+WALL_CLOCK = ("time/*", "tokens_per_second", "mfu", "memory/*")
+"""Metrics that differ from run to run; all others repeat bit for bit on the CPU."""
+
+
+def repeats(name: str) -> bool:
+    """Whether a metric repeats.
+
+    >>> repeats("reward"), repeats("time/update")
+    (True, False)
+    """
+    return not any(fnmatchcase(name, measured) for measured in WALL_CLOCK)
 
 
 def is_known(name: str) -> bool:

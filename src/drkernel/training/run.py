@@ -72,7 +72,7 @@ class Run:
         self._wandb: Any = None
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Append one line. Keys under `time/` are wall-clock; all others repeat bit for bit on the CPU.
+        """Append one line. All metrics but those of `metric_names.WALL_CLOCK` repeat bit for bit on the CPU.
 
         What is not a finite number, such as the speed-up of a step without a right submission, is null: JSON has no
         NaN.

@@ -19,7 +19,7 @@ from drkernel.config import Config, command_line
 from drkernel.config.command_line import typed
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import too_long
-from drkernel.training import offload, plan, report, sft_data, supervised, validation
+from drkernel.training import offload, plan, report, sft_data, speed, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.opening import usual_lr
@@ -75,7 +75,7 @@ def train(config: Config, ranks: Ranks) -> None:
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, **players)
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
-        begin(trainer, data)
+        begin(trainer, optimizer, data, to_validate)
         batches = epochs.batches(after=trainer.state.step)
 
         def next_step() -> None:
@@ -149,13 +149,19 @@ def make_players(
     return {"sampler": sampler, "engine": engine, "judge": judge, "progress": progress}, tasks
 
 
-def begin(trainer: Trainer, data: SftData) -> None:
-    """Before the first step: the loss of what is held out, as step 0 of the metrics."""
-    if trainer.state.step == 0 and data.held_out:
-        before = unseen_loss(trainer, data)
-        trainer.progress.log(f"before the first step: held out {before[HELD_OUT]:.4f}")
-        if trainer.run:
-            trainer.run.log(0, before)
+def begin(trainer: Trainer, optimizer: torch.optim.Optimizer, data: SftData, tasks: list[Task]) -> None:
+    """Before the first step: the loss of what is held out, and a validation where one is asked for, as step 0 of the
+    metrics. Collective."""
+
+    def measure() -> dict[str, float]:
+        before = unseen_loss(trainer, data) if data.held_out else {}
+        if before:
+            trainer.progress.log(f"before the first step: held out {before[HELD_OUT]:.4f}")
+        return before
+
+    validation.begin(trainer, optimizer, tasks, measure)
+    if trainer.engine is not None:
+        trainer.engine.sleep()
 
 
 def step(
@@ -179,7 +185,9 @@ def step(
     state.step += 1
     state.skipped += int(metrics["skipped"])
     metrics |= {"lr": rate, "epoch": options.epochs * state.step / epochs.steps}
-    metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
+    sampled, seconds = sum(int(row.trains.sum()) for row in rows), timer.seconds["time/update"]
+    metrics |= {"rows": len(rows), "trained_tokens": sampled}
+    metrics |= speed.describe(trainer.policy, [*map(len, rows)], sampled, seconds, trainer.ranks.size)
     if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
         with timer("time/held_out"):
             metrics |= unseen_loss(trainer, data)

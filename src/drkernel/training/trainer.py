@@ -46,6 +46,7 @@ class State:
     metrics_offset: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
     best: dict[str, Any] = field(default_factory=dict)  # the best validation so far: step, value, and of what
+    begun: bool = False  # whether step 0 has its line of metrics, and its validation
     collapsed: str = ""  # why the run ends early (trainer.stop_below)
     ahead: dict[str, Any] = field(default_factory=dict)  # what is begun of the next step (trainer.overlap)
     pending: dict[str, float] = field(default_factory=dict)
@@ -181,7 +182,7 @@ def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     folder, best, options = checkpoints(trainer.config), state.best.get("step"), trainer.config.trainer
     keep = checkpoint.Keep(options.keep, best, options.keep_every)
     why = {"ended_early": ended_early(trainer)} if ended_early(trainer) else {}
-    named = best and {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why}
+    named = best is not None and {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why}
     trainer.saver.wait()
     snapshot = checkpoint.take(state.step, trainer.policy, optimizer, dataclasses.asdict(state), trainer.ranks)
     snapshot = snapshot.copied() if trainer.saver.in_background else snapshot

@@ -1,4 +1,5 @@
-"""Validation every few steps: held-out tasks, the same seeds each time, the best checkpoint, and an early end.
+"""Validation before the first step and every few steps: held-out tasks, the same seeds each time, the best checkpoint,
+and an early end.
 
 The tasks are of the validation split, so that choosing a checkpoint by them leaves the test split unseen. No step
 depends on a validation: with and without it a run trains the same policy.
@@ -6,21 +7,25 @@ depends on a validation: with and without it a run trains the same policy.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from drkernel.config import Config
 from drkernel.objective.intervals import Estimate
 from drkernel.objective.metrics import summary
 from drkernel.objective.rollouts import Rollouts, without_judge_failures
+from drkernel.rollout import Stopped
 from drkernel.training import completions, report
 from drkernel.training.build import sync_first_policy
 from drkernel.training.rollout_metrics import tabulate_rollouts
 from drkernel.training.sharded_rollout import play
-from drkernel.training.trainer import State, Trainer, ended_early
+from drkernel.training.trainer import State, Trainer, ended_early, save
 from drkernel.types import DrKernelError, Task, Trajectory
 
 EVALUATION_SEED = -1
@@ -91,13 +96,46 @@ def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> 
     if not config.validate_every or state.step % config.validate_every:
         state.pending = {}
         return metrics
-    state.pending, started = metrics, time.perf_counter()
+    state.pending = metrics
+    found = _played(trainer, tasks)
+    state.pending = {}
+    return metrics | found
+
+
+def begin(
+    trainer: Trainer,
+    optimizer: torch.optim.Optimizer,
+    tasks: list[Task],
+    measure: Callable[[], dict[str, float]] = dict,
+) -> None:
+    """Before the first step: step 0 of the metrics, of the policy that the run begins with. Where `validate_first` asks
+    for its validation, it becomes a checkpoint, which may stay the best, and a resumed run does not validate it again.
+    Collective.
+
+    measure: what is written besides. A signal ends the validation; the resumed run begins with it.
+    """
+    config, state = trainer.config.trainer, trainer.state
+    if state.step or state.begun:
+        return
+    with contextlib.suppress(Stopped):
+        metrics, validates = measure(), config.validate_first and config.validate_every > 0
+        if validates:
+            metrics |= _played(trainer, tasks)
+        state.begun = True
+        if trainer.run and metrics:
+            trainer.run.log(0, metrics)
+        if validates:
+            save(trainer, optimizer)
+
+
+def _played(trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
+    """The metrics of a validation of the present policy. Moves `State.best` and `State.collapsed`."""
+    best_by, state, started = trainer.config.trainer.best_by, trainer.state, time.perf_counter()
     table, judged, every = evaluate(trainer, tasks, f"validation, step {state.step}")
     completions.write_validation(trainer, table, judged, every)
-    trainer.progress.log(update_best(trainer.config, state, summary(table)[config.best_by]))
+    trainer.progress.log(update_best(trainer.config, state, summary(table)[best_by]))
     seconds = time.perf_counter() - started
-    state.pending = {}
-    return metrics | describe(table, config.best_by, len(every) - len(judged)) | {"time/validation": seconds}
+    return describe(table, best_by, len(every) - len(judged)) | {"time/validation": seconds}
 
 
 def describe(table: Rollouts, measure: str, failures: int) -> dict[str, float]:
