@@ -47,19 +47,7 @@ from drkernel.objective.rollouts import without_judge_failures
 from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import too_long
-from drkernel.training import (
-    build,
-    completions,
-    opening,
-    overlap,
-    plan,
-    report,
-    sft,
-    speed,
-    step_time,
-    update,
-    validation,
-)
+from drkernel.training import build, completions, opening, overlap, plan, report, sft, step_time, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import judge_of_node, reserved_gpus
@@ -73,6 +61,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import StepRollouts, describe_rollouts, play
+from drkernel.training.speed import of_batch
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, folder_line, log, resume, run_steps, set_up_torch
 from drkernel.types import Batch, Task, Trajectory, WorkerLost
@@ -154,15 +143,11 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
         completions.write_step(trainer, played, prepared)
     with timer("time/update"):
         metrics = learn(trainer, optimizer, prepared.batch, prepared.trainer_logprobs)
+    skipped = state.skipped + (not update.has_learnt(metrics))
     trainer.state = dataclasses.replace(
-        state,
-        step=state.step + 1,
-        cursor=played.cursor,
-        groups=played.groups,
-        ahead=played.ahead,
-        skipped=state.skipped + (not update.has_learnt(metrics)),
+        state, step=state.step + 1, cursor=played.cursor, groups=played.groups, ahead=played.ahead, skipped=skipped
     )
-    metrics |= speed.of_batch(trainer.policy, prepared.batch, timer.seconds["time/update"], trainer.ranks.size)
+    metrics |= of_batch(trainer.policy, prepared.batch, timer.seconds["time/update"], trainer.ranks.size)
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}
