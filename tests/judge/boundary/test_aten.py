@@ -185,6 +185,11 @@ def test_a_convolution_by_another_name_leaves_as_many_lanes_empty(function, more
     assert row.dense_flops == pytest.approx(more * row.flops)
 
 
+def test_parts_of_a_tensor_are_no_copies():
+    x = torch.randn(64, 32)
+    assert not rows(lambda: (torch.unsafe_split(x, 16), torch.unsafe_split_with_sizes(x, [16, 48]), x.chunk(4)))
+
+
 def test_a_reduction_goes_through_each_element_of_windows_that_overlap():
     x = torch.randn(64, 64)
     row = rows(lambda: x.unfold(1, 9, 1).mean(-1))["mean"]

@@ -33,7 +33,7 @@ FREE = frozenset(
         "alias", "_unsafe_view", "lift", "lift_fresh", "lift_fresh_copy", "empty", "empty_like", "empty_strided",
         "new_empty", "new_empty_strided", "empty_permuted", "set_", "resize_", "sym_size", "sym_stride", "sym_numel",
         "sym_storage_offset", "is_same_size", "_has_compatible_shallow_copy_type", "_assert_async", "_assert_scalar",
-        "_assert_tensor_metadata", "record_stream",
+        "_assert_tensor_metadata", "record_stream", "unsafe_split", "unsafe_split_with_sizes",
     }
 )  # fmt: skip
 """Operators that move no data: allocation, metadata and aliasing beyond what their schema says."""

@@ -190,7 +190,7 @@ def _product_us(row: Row, products: float, outputs: float, scale: Scale) -> floa
     terms = max(1.0, products / 2 / max(1.0, outputs))
     if "convolution" in row.name:
         least, each = CONVOLUTION_US.get(row.name, CONVOLUTION_US["convolution"])
-    elif outputs <= largest((tensor for tensor in row.tensors if not tensor.stored), scale) / terms:
+    elif outputs * terms <= 1.01 * largest((tensor for tensor in row.tensors if not tensor.stored), scale):
         return 0.0
     else:
         least, each = PRODUCT_US if row.math == "fp32" else HALF_US
