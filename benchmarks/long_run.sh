@@ -6,7 +6,7 @@
 #
 # The same command goes on where it was stopped. Of the environment:
 #
-#   STEPS=100       steps, a multiple of 10           KILL_S=20    seconds after its first checkpoint, when the first start is killed
+#   STEPS=100       steps, a multiple of 10           KILL_S=20    seconds after its first checkpoint of a step, when the first start is killed
 #   LIMIT_S         seconds for training in this call: SIGTERM then makes a checkpoint
 #   TRAIN="..."     further overrides of train.py     PYTHON       what runs Python (python)
 out=${1:?where to write} python=${PYTHON:-python}
@@ -25,7 +25,7 @@ train() { # micro-batch; what comes before the command (exec: the process that &
 if [ ! -e "$out/killed" ]; then
     mkdir -p "$out"
     train 8192 exec "$@" &
-    until compgen -G "$out/run/checkpoints/step_??????" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 1; done
+    until compgen -G "$out/run/checkpoints/step_*[1-9]*" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 1; done
     sleep "${KILL_S:-20}"
     kill -KILL $! && date >"$out/killed" || exit # it ended before
     wait
