@@ -64,7 +64,6 @@ def test_what_a_tile_does_not_have_is_left_to_other_kernels(forward, expected):
     ("forward", "shape", "module"),
     [
         ("return self.a(x)", "64, 256", "nn.Linear(256, 256)"),  # few tiles
-        ("return self.a(x)", "64, 3, 64, 64", "nn.Conv2d(3, 16, 3)"),  # a short sum, few columns
         ("return self.a(x)", "8192, 100", "nn.Linear(100, 3000)"),  # short rows, loaded element by element
         ("return self.a(x)", IMAGES, "nn.Conv2d(32, 32, 3, groups=32)"),
         ("return self.a(x)", IMAGES, "nn.ConvTranspose2d(32, 32, 3)"),
