@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from drkernel.judge.boundary.aten import install, record
-from drkernel.judge.boundary.windows import COLUMNS, DEPTHWISE, FULL_TURNED, TURNED_GAIN
+from drkernel.judge.boundary.windows import COLUMNS, DEPTHWISE, FULL_TURNED
 
 install()
 
@@ -173,7 +173,7 @@ ONE = torch.ones(1, 64, 8, 8)
         (lambda w: torch.ops.aten.slow_conv_dilated2d(ONE, w[:4], [3, 3]), COLUMNS / 4),
         (lambda w: torch.ops.aten.slow_conv3d(ONE[:, :, None], w[:4, :, None], [1, 3, 3]), COLUMNS / 4),
         (lambda w: torch.ops.aten.thnn_conv2d(ONE, w[:4], [3, 3]), COLUMNS / 4),
-        (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3]), COLUMNS / 4 / TURNED_GAIN),
+        (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3]), COLUMNS / 4),
         (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3], None, [2, 2]), FULL_TURNED / 64),
         (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:4], None, [0, 0], [1, 1], [1, 1], 1), COLUMNS / 4),
         (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:, :1], None, [0, 0], [1, 1], [1, 1], 64), DEPTHWISE),

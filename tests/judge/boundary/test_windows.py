@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from drkernel.judge.boundary import aten, windows
-from drkernel.judge.boundary.windows import TURNED_GAIN, touched
+from drkernel.judge.boundary.windows import touched
 
 
 def exactly(size: int, kernel: int, stride: int, padding: int, dilation: int) -> float:
@@ -61,8 +61,8 @@ def test_what_an_operator_reads_leaves_out_the_gaps(forward, share):
         (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 8.7),
         (lambda x: F.conv2d(x, torch.ones(64, 8, 3, 3), groups=4), 54 / 8),
         (lambda x: F.conv_transpose2d(x, torch.ones(32, 12, 3, 3), stride=2, groups=4), 147 / 8),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 48, 3, 3)), 64 / 48 / TURNED_GAIN),
-        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 8.0 / TURNED_GAIN),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 48, 3, 3)), 64 / 48),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 8.0),
         (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3), stride=2), 147 / 32),
         (lambda x: F.conv_transpose3d(x.unsqueeze(4), torch.ones(32, 4, 3, 3, 3), padding=1), 147 / 32),
     ],

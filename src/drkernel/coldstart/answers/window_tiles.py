@@ -20,10 +20,13 @@ from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
-from drkernel.judge.boundary.windows import DEPTHWISE, FULL_GROUP, FULL_TURNED, TURNED_GAIN, padding
+from drkernel.judge.boundary.windows import DEPTHWISE, FULL_GROUP, FULL_TURNED, padding
 
 LIBRARY = 30e12
 """Operations per second of cuDNN in fp32 at full speed."""
+TURNED_GAIN = 1.4
+"""How much faster transposed ones without strides are than convolutions with the weight turned. The judge's model has
+one price for both, else one would be written as the other."""
 STORE_S = 3e-12
 """That each element of the output takes besides, in the library's kernels and in these."""
 RATES = {(128, 128): 65e12, (128, 64): 55e12, (64, 64): 51e12, (128, 32): 40e12, (128, 16): 22e12}

@@ -20,9 +20,8 @@ COLUMNS, ALIGNED, LEAST_TERMS = 32, 4, 64
 sum below which it gets no faster."""
 WIDE, WIDE_GAIN = 128, 1.25
 """Multiples of channels of the output that are so much faster."""
-FULL_TURNED, TURNED_GAIN = 147, 1.4
-"""Channels of a transposed convolution's input with which cuDNN is at full speed; how much faster it is without
-strides than a convolution with its weight turned."""
+FULL_TURNED = 147
+"""Channels of a transposed convolution's input with which cuDNN is at full speed."""
 COUNTED = 2**14
 """Places of all windows along a dimension, up to which they are counted one by one."""
 FULL_GROUP, DEPTHWISE = 54, 8.7
@@ -72,7 +71,7 @@ def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     made, channels, window = weight.shape[0], weight.shape[1], math.prod(weight.shape[2:])
     if name == "conv_tbc":
         made, channels, window = weight.shape[2], weight.shape[1], weight.shape[0]
-    return padding(channels, made, window) / TURNED_GAIN if turned else padding(made, channels, window)
+    return padding(*((channels, made) if turned else (made, channels)), window)
 
 
 def padding(made: int, channels: int, window: int) -> float:
