@@ -61,7 +61,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import StepRollouts, describe_rollouts, play
-from drkernel.training.speed import of_batch
+from drkernel.training.speed import update_speed
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, folder_line, log, resume, run_steps, set_up_torch
 from drkernel.types import Batch, Task, Trajectory, WorkerLost
@@ -147,7 +147,7 @@ def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
     trainer.state = dataclasses.replace(
         state, step=state.step + 1, cursor=played.cursor, groups=played.groups, ahead=played.ahead, skipped=skipped
     )
-    metrics |= of_batch(trainer.policy, prepared.batch, timer.seconds["time/update"], trainer.ranks.size)
+    metrics |= update_speed(trainer.policy, prepared.batch, timer.seconds["time/update"], trainer.ranks.size)
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}

@@ -6,7 +6,8 @@
 #
 # The same command goes on where it was stopped. Of the environment:
 #
-#   STEPS=100       steps, a multiple of 10           KILL_S=20    seconds after its first checkpoint of a step, when the first start is killed
+#   STEPS=100       steps, a multiple of 10
+#   KILL_S=20       seconds after the first checkpoint of a step, when the first start is killed
 #   LIMIT_S         seconds for training in this call: SIGTERM then makes a checkpoint
 #   TRAIN="..."     further overrides of train.py     PYTHON       what runs Python (python)
 out=${1:?where to write} python=${PYTHON:-python}

@@ -277,7 +277,7 @@ def test_the_engine_sleeps_before_the_batch_is_scored(monkeypatch):
         monkeypatch.setattr(train, name, tell(name, result))
     monkeypatch.setattr(train, "prepare", tell("prepare", SimpleNamespace(batch=None, trainer_logprobs=None, sums={})))
     monkeypatch.setattr(train.completions, "write_step", tell("write_step"))
-    monkeypatch.setattr(train, "of_batch", lambda *_: {"tokens_per_second": 9.0})
+    monkeypatch.setattr(train, "update_speed", lambda *_: {"tokens_per_second": 9.0})
     engine = SimpleNamespace(sleep=tell("sleep"))
     metrics = train.step(SimpleNamespace(state=State(), engine=engine, policy=None, ranks=Ranks()), None)
     assert metrics["tokens_per_second"] == 9.0

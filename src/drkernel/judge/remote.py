@@ -219,11 +219,10 @@ def _reply(number: int, done: Future) -> tuple[int, Any, Exception | None]:
 def portable(error: BaseException) -> Exception:
     """The error as another process gets it: of the same class, or a RuntimeError that names a class that cannot be
     pickled."""
-    try:
-        copy = pickle.loads(pickle.dumps(error))
-        return copy if isinstance(copy, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+    with contextlib.suppress(Exception):
+        if isinstance(copy := pickle.loads(pickle.dumps(error)), Exception):
+            return copy
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _thread(name: str, target: Callable, *arguments: Any) -> threading.Thread:

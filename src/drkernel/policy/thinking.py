@@ -59,7 +59,9 @@ class Stripper:
             raise DrKernelError(
                 f"policy.thinking: 'stripped' wants one token {CLOSE} in the tokenizer, found none; expected 'kept'"
             )
-        self._tokenizer, self._open, self._close = tokenizer, known.get(OPEN), known[CLOSE]
+        from drkernel.policy.tokenizer import decode
+
+        self._text, self._open, self._close = lambda token: decode(tokenizer, [token]), known.get(OPEN), known[CLOSE]
 
     def __call__(self, ids: list[int], opened: bool, finished: bool) -> list[int]:
         """The tokens of the answer, without the blank lines that follow thoughts; of thoughts that do not end, what
@@ -73,8 +75,3 @@ class Stripper:
             return ids[start:]
         thinks = opened or self._open in ids
         return (ids[-1:] if finished else []) if thinks else ids
-
-    def _text(self, token: int) -> str:
-        from drkernel.policy.tokenizer import decode
-
-        return decode(self._tokenizer, [token])

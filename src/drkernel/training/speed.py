@@ -15,7 +15,7 @@ from drkernel.types import Batch
 GIB = 2**30
 
 
-def of_batch(policy: Policy, batch: Batch, seconds: float, gpus: int) -> dict[str, float]:
+def update_speed(policy: Policy, batch: Batch, seconds: float, gpus: int) -> dict[str, float]:
     """`describe` of an update on the rows of a batch that train."""
     _, rows = rows_that_train(batch)
     return describe(policy, rows.cu_seqlens.diff().tolist(), int(rows.loss_mask.sum()), seconds, gpus)

@@ -20,7 +20,7 @@ from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
-from drkernel.judge.boundary.windows import DEPTHWISE, FULL_GROUP, FULL_TURNED, padding
+from drkernel.judge.boundary.windows import slowness
 
 LIBRARY = 30e12
 """Operations per second of cuDNN in fp32 at full speed."""
@@ -108,16 +108,13 @@ class Places(Tiles):
 
     @property
     def library_s(self) -> float:
-        product = self.product
-        padded = padding(product.columns, self.channels, self.places)
-        if product.groups > 1:
-            padded = min(DEPTHWISE, max(1.0, FULL_GROUP / self.channels))
-        elif product.is_transposed:
-            is_slow = any(window.stride > 1 for window in self.windows) or len(self.windows) > 2
-            padded = max(1.0, FULL_TURNED / self.channels) if is_slow else padded / TURNED_GAIN
+        product, is_turned = self.product, self.product.is_transposed
+        is_slow = any(window.stride > 1 for window in self.windows) or len(self.windows) > 2
+        slower = slowness(product.columns, self.channels, self.places, product.groups, is_turned, is_slow)
+        slower /= TURNED_GAIN if is_turned and not is_slow and product.groups == 1 else 1.0
         rows = prod(self.known.shapes[product.left]) // self.channels
-        rows = rows if product.is_transposed else prod(self.shape) // product.columns
-        return 2 * rows * product.columns * product.inner / LIBRARY * padded + STORE_S * prod(self.shape)
+        rows = rows if is_turned else prod(self.shape) // product.columns
+        return 2 * rows * product.columns * product.inner / LIBRARY * slower + STORE_S * prod(self.shape)
 
     # The text
 

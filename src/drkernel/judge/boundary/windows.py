@@ -63,19 +63,28 @@ def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     if name not in (*CONVOLUTIONS, "convolution"):
         return 1.0
     weight, groups, turned = given["weight"], given.get("groups", 1), _turned(name, given)
-    if groups > 1:
-        channels = max(weight.shape[0] // groups if turned else weight.shape[1], 1)
-        return max(1.0, FULL_TURNED / channels if turned and channels > 1 else min(DEPTHWISE, FULL_GROUP / channels))
-    if turned and (weight.dim() > 4 or max(_each(given.get("stride", 1), weight.dim() - 2)) > 1):
-        return max(1.0, FULL_TURNED / max(weight.shape[0], 1))
-    made, channels, window = weight.shape[0], weight.shape[1], math.prod(weight.shape[2:])
     if name == "conv_tbc":
-        made, channels, window = weight.shape[2], weight.shape[1], weight.shape[0]
-    return padding(*((channels, made) if turned else (made, channels)), window)
+        return slowness(weight.shape[2], weight.shape[1], weight.shape[0])
+    made, channels = weight.shape[1 if turned else 0], weight.shape[0] // groups if turned else weight.shape[1]
+    is_slow = weight.dim() > 4 or max(_each(given.get("stride", 1), weight.dim() - 2)) > 1
+    return slowness(made, channels, math.prod(weight.shape[2:]), groups, turned, is_slow)
 
 
-def padding(made: int, channels: int, window: int) -> float:
-    """The same of a convolution without groups: `made` channels of the output, `window` places."""
+def slowness(
+    made: int, channels: int, window: int, groups: int = 1, turned: bool = False, is_slow: bool = False
+) -> float:
+    """The same by sizes.
+
+    Args:
+        made, channels: of the output, and of a group's input.
+        window: its places.
+        turned: whether it is transposed.
+        is_slow: whether it has strides or three dimensions, which transposed ones take ill.
+    """
+    if groups > 1 and not (turned and channels > 1):
+        return max(1.0, min(DEPTHWISE, FULL_GROUP / max(channels, 1)))
+    if turned and (groups > 1 or is_slow):
+        return max(1.0, FULL_TURNED / max(channels, 1))
     terms = max(math.ceil(channels / ALIGNED) * ALIGNED * window, LEAST_TERMS)
     columns = math.ceil(made / COLUMNS) * COLUMNS / (1.0 if made % WIDE else WIDE_GAIN)
     share = columns * terms / max(1, made * channels * window)

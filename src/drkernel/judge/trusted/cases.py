@@ -22,8 +22,8 @@ from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import (
-    OutputTensor,
     all_same,
+    as_output,
     in_layout,
     is_float,
     leaves,
@@ -159,7 +159,7 @@ def _confused(task: Task, plan: Plan, model: ReferenceModel, seed: int, way: int
         case = case_with(inputs.copy, task, plan, model, number)
         lowered = case.expected.lowered_later() if isinstance(case.expected, Expected) else ()
         for _, outputs in itertools.islice(lowered, way, way + 1):
-            if not case.fits(map_trees(_as_output, outputs)):
+            if not case.fits(map_trees(as_output, outputs)):
                 return case
     return None
 
@@ -175,7 +175,7 @@ def _before_a_change(model: ReferenceModel, plan: Plan, seed: int) -> list | Non
 
     run = lambda share: forward(model, model.model, at(share), plan.train, seed)
     found, before, after = run(0.0), 0.0, 1.0
-    if has_floats(found) or all_same(leaves(found), leaves(run(1.0))):
+    if _has_floats(found) or all_same(leaves(found), leaves(run(1.0))):
         return None
     for _ in range(_HALVINGS):
         middle = (before + after) / 2
@@ -184,11 +184,7 @@ def _before_a_change(model: ReferenceModel, plan: Plan, seed: int) -> list | Non
     return at(before)
 
 
-def _as_output(value: Any) -> Any:
-    return OutputTensor(value) if isinstance(value, Tensor) else value
-
-
-def has_floats(outputs: Any) -> bool:
+def _has_floats(outputs: Any) -> bool:
     return any(is_float(value) for _, value in leaves(outputs))
 
 

@@ -24,6 +24,11 @@ class OutputTensor:
     """Whether it lay in an input's memory."""
 
 
+def as_output(value: Any) -> Any:
+    """A leaf as a submission's would be."""
+    return OutputTensor(value) if isinstance(value, Tensor) else value
+
+
 def leaves(tree: Any, path: str = "output", in_order: bool = False) -> list[tuple[str, Any]]:
     """The leaves of a tree of lists, tuples and dicts, with where they are: `output[1]`, `output['loss']`.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drkernel.judge.trusted import cases, reference_model, regimes, shrink
 from drkernel.judge.trusted.cases import Case, Seeds
-from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.outputs import as_output, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, Plan
 from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.structure import Source
@@ -99,5 +99,4 @@ def _predicted(case: Case, predict: Predictor, tree: Any) -> Any:
         return [_predicted(case, predict, part) for part in tree]
     if isinstance(tree, dict):
         return {key: _predicted(case, predict, part) for key, part in tree.items()}
-    value = predict(case, tree) if isinstance(tree, Tensor) else tree
-    return OutputTensor(value) if isinstance(value, Tensor) else value
+    return as_output(predict(case, tree) if isinstance(tree, Tensor) else tree)

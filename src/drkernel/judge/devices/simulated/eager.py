@@ -206,10 +206,9 @@ def _scan_us(name: str, along: float, rows: float) -> float:
     return math.ceil(along / (2 * threads)) * (PLACES_US if tells_places else SCAN_US)
 
 
-def _work_s(row: Row, gpu: Gpu, scale: Scale, outputs: float) -> float:
+def _work_s(row: Row, gpu: Gpu, scale: Scale, along: float, outputs: float) -> float:
     """Seconds of an operator's products at full size, and of the places of a pool's outputs."""
     if "pool" in row.name:
-        along = row.block * scale.extents.get(row.block, 1.0)
         return row.calls * outputs * (POOL_OUTPUT + POOL_PLACE.get(row.name, 0) * along) / gpu.vector_ops
     products = row.flops * scale.of_products(row)
     if not products:
@@ -252,7 +251,7 @@ def eager_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     arithmetic, convolves = gpu.arithmetic(row.math), "convolution" in row.name
     if convolves and arithmetic == "half":
         kernels, factor = HALF_CONVOLUTION
-    work = _work_s(row, gpu, scale, outputs)
+    work = _work_s(row, gpu, scale, along, outputs)
     memory = _memory_s(row, gpu, scale, factor, max(1.0, _rows(row, max(along, 1.0), outputs)))
     hidden = HIDDEN * min(memory, work) if arithmetic == "half" and not convolves else 0.0
     calls = calls_of(row, scale)
