@@ -18,8 +18,8 @@ from drkernel.judge import Judge, service
 from drkernel.judge.boundary import sandbox
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.zygote import ZygoteDied
-from drkernel.judge.devices.simulated import backend
-from drkernel.judge.trusted import worker
+from drkernel.judge.devices.simulated import backend, examiner
+from drkernel.judge.devices.simulated.examiner import SimulatedExaminer
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.runner_client import RunnerClient, reading
 from drkernel.judge.trusted.verdicts import judge_failure
@@ -226,10 +226,9 @@ def test_a_submission_that_starves_itself_gets_its_time_twice_at_most():
 
 def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:
     found = list(verdicts)
-    config = ExamConfig(device="simulated:H200")
-    none = lambda *_: None
+    config = ExamConfig(device="simulated:H200", gate=False)
     return SimpleNamespace(
-        config=config, _refused=none, _examined=lambda *_: found.pop(0), _uncompiled=none, left=found
+        config=config, secret=b"", _examined=lambda *_: found.pop(0), _uncompiled=lambda *_: None, left=found
     )
 
 
@@ -246,13 +245,13 @@ def test_a_runner_that_is_killed_while_the_machine_has_no_memory_is_tried_again(
 ):
     monkeypatch.setattr(sandbox, "oom_kills", iter(kills).__next__)
     mine = examiner_that_finds(first, OK)
-    assert worker.Examiner.judge(mine, ANY_TASK, "").reason == second
+    assert SimulatedExaminer.judge(mine, ANY_TASK, "").reason == second
     assert len(mine.left) == left
 
 
 def test_a_submission_that_is_killed_again_is_blamed(monkeypatch):
     monkeypatch.setattr(sandbox, "oom_kills", iter([0, 1]).__next__)
-    assert worker.Examiner.judge(examiner_that_finds(KILLED, KILLED), ANY_TASK, "").reason == "timeout"
+    assert SimulatedExaminer.judge(examiner_that_finds(KILLED, KILLED), ANY_TASK, "").reason == "timeout"
 
 
 def test_a_verdict_that_is_reached_stands_though_the_zygote_dies():
@@ -260,6 +259,6 @@ def test_a_verdict_that_is_reached_stands_though_the_zygote_dies():
         raise ZygoteDied
 
     process = SimpleNamespace(end=end)
-    assert worker.ended(process, WRONG) == ""
+    assert examiner.ended(process, WRONG) == ""
     with pytest.raises(ZygoteDied):
-        worker.ended(process, None)
+        examiner.ended(process, None)

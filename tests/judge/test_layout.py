@@ -18,13 +18,12 @@ ALLOWED = {
 TRUSTED_FROM_DEVICES = {
     ("trusted.criterion", "devices.base"),
     ("trusted.examination", "devices.base"),
+    ("trusted.judging", "devices.base"),
     ("trusted.shape_times", "devices.base"),
     ("trusted.reductions", "devices.cuda.fused"),
     ("trusted.worker", "devices.cuda.compile_worker"),
     ("trusted.worker", "devices.cuda.examiner"),
-    ("trusted.worker", "devices.simulated.compilation"),
-    ("trusted.worker", "devices.simulated.device"),
-    ("trusted.worker", "devices.simulated.gpus"),
+    ("trusted.worker", "devices.simulated.examiner"),
 }
 """Devices import trusted/, which knows only their Protocol, but for the process that chooses one and for reductions,
 which has an implementation of its own on a GPU."""

@@ -176,7 +176,7 @@ from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.worker import SIMULATED_RUNNER
+from drkernel.judge.devices.simulated.examiner import PROCESS_SPEC
 from tests.judge.examples import examples, tasks
 
 class LikeCuda(SimulatedDevice):
@@ -186,7 +186,7 @@ class LikeCuda(SimulatedDevice):
         submission.refuse("differs_when_timed", "which does not count")
         return super().measure(prepared, submission.restart())
 
-zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), PROCESS_SPEC)
 aten.install()
 seed_one_generator()
 zygote.wait_ready()

@@ -23,7 +23,7 @@ from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.worker import SIMULATED_RUNNER
+from drkernel.judge.devices.simulated.examiner import PROCESS_SPEC
 from tests.judge.examples import examples, tasks
 
 NAMES = {NAMES!r}
@@ -34,7 +34,7 @@ class LikeCuda(SimulatedDevice):
     def measure(self, prepared, submission):
         return super().measure(prepared, submission.restart())
 
-zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), PROCESS_SPEC)
 aten.install()
 seed_one_generator()
 zygote.wait_ready()

@@ -18,15 +18,15 @@ from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.trusted.worker import SIMULATED_RUNNER, Examiner
+from drkernel.judge.devices.simulated.examiner import PROCESS_SPEC, SimulatedExaminer
 from drkernel.judge.boundary.zygote import Zygote
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 
-zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), PROCESS_SPEC)
 aten.install()
 seed_one_generator()
-examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
+examiner = SimulatedExaminer(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()
 chosen = [*examples("hacks", "simulated")[::24], *examples("honest", "simulated")[::6]]
 for example in chosen:

@@ -78,13 +78,6 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-def marked(verdict: Verdict, degenerate: str) -> Verdict:
-    """The verdict, which says which trivial outputs would pass on its task, if any."""
-    if not degenerate:
-        return verdict
-    return dataclasses.replace(verdict, evidence=verdict.evidence | {"degenerate": degenerate})
-
-
 def verdict_of_crash(how: str) -> Verdict:
     """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
     if how in ("signal SIGXCPU", "signal SIGKILL"):

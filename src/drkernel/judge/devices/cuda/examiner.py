@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from drkernel.judge.boundary import tf32, warm_up
-from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.boundary.cuda import setup
+from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import baselines, calibration
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
@@ -28,16 +30,15 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_memory, expect_promised, expect_room
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
-from drkernel.judge.trusted import criterion, ptx_scan, spent, static_check
-from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
-from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
-from drkernel.judge.trusted.examination import Examination
+from drkernel.judge.trusted import ptx_scan, spent
+from drkernel.judge.trusted.criterion import Finding
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.footprint import Footprint, large_from
+from drkernel.judge.trusted.judging import Judging
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
-from drkernel.types import Task, Verdict
+from drkernel.types import DrKernelError, Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
 PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu=True)
@@ -113,12 +114,22 @@ class GpuExaminer:
             if describes:
                 self._describe()
 
-    def prepare(self, task: Task) -> dict[str, Any]:
-        """What the compile stage needs to know: the shapes that submissions will meet, and the modes.
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a request: that of `judge`, {"plan": ...} where it has no source, {"error": ...} where the task
+        is unusable, or {"unhealthy": ...} where the GPU is, with the verdict that stands if that happens again."""
+        task = Task(**body["task"])
+        try:
+            if body["source"] is None:
+                return {"plan": self.prepare(task)}
+            return self.judge(task, body["source"], Path(body["kernels"]), body["exclusive"])
+        except DrKernelError as error:
+            return {"error": str(error)}
+        except GpuUnhealthy as error:
+            return {"unhealthy": str(error)} | (as_reply(error.verdict) if error.verdict else {})
 
-        Raises:
-            DrKernelError: the task is unusable.
-        """
+    def prepare(self, task: Task) -> dict[str, Any]:
+        """What the compile stage needs to know: the shapes that submissions will meet, and the modes. Raises
+        DrKernelError where the task is unusable."""
         prepared = self._prepared_task(task)
         return {
             "source": prepared.task.source,
@@ -207,6 +218,7 @@ class GpuExaminer:
         self, task: Task, source: str, kernels: Path, exclusive: bool, needs: Footprint, waited_s: float
     ) -> dict[str, Any]:
         """As `judge`, once the task is prepared and there is memory."""
+        judging = Judging(self.config, self.secret, task, source)
         start = time.monotonic() - waited_s
         memory = self._total * (_MEMORY if exclusive else _SHARED_MEMORY / self._examiners)
         if needs.large:
@@ -224,10 +236,9 @@ class GpuExaminer:
                 lease.stop_runner = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    kernelbench = self._by_kernelbench(task, source, runners)
-                    verdict = self._refused(task, source) or self._examined(task, source, runners, products)
-                except PeerClosed:
-                    pass
+                    examine = lambda: self._examined(judging, runners, products)
+                    checked = self.config.criterion == "drkernel"  # else a compile worker lets forbidden sources pass
+                    verdict, kernelbench = judging.ask(examine, lambda: self._tried(judging, runners), checked, True)
                 finally:
                     ended = time.monotonic()
                     ending = runners.end()
@@ -248,13 +259,11 @@ class GpuExaminer:
             torch.cuda.empty_cache()
             return {"inconclusive": inconclusive}
         assert verdict
-        verdict = criterion.decided(self.config.criterion, verdict, kernelbench)
-        cost: dict[str, Any] = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
-        cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
+        took_s = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
+        cost: dict[str, Any] = {key: round(1e3 * seconds, 2) for key, seconds in took_s.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
-        evidence = verdict.evidence | {"shared_gpu": self._colocated, "cost": cost | {"reruns": spent.taken()}}
-        verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
-        return as_reply(verdict) | {"machine": self._machine}
+        evidence = {"shared_gpu": self._colocated, "cost": cost | {"reruns": spent.taken()}}
+        return as_reply(judging.decided(verdict, kernelbench, evidence)) | {"machine": self._machine}
 
     def _expect_conclusive(self, verdict: Verdict, memory: float) -> None:
         """Asks whether something else than the submission, whose process has ended, may be the cause of a verdict.
@@ -283,38 +292,22 @@ class GpuExaminer:
             error.verdict = dataclasses.replace(verdict, device=self.config.device)
             raise
 
-    def _examined(self, task: Task, source: str, runners: RunnerLease, products: frozenset[str]) -> Verdict:
-        prepared = self._cached(task)
-        seeds = Seeds(self.secret, static_check.digest(source), task.digest)
-        refusal = deferred_refusal(self.config, source, task.answer_name)
-        exam = Examination(
-            self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal, products
-        )
+    def _examined(self, judging: Judging, runners: RunnerLease, products: frozenset[str]) -> Verdict:
+        given = self._device, self._cached(judging.task), runners.process, judging.source, runners.replace, products
+        exam = judging.examination(*given)
         try:
-            run = functools.partial(tf32.as_allowed_by, task.precision, exam.run)
+            run = functools.partial(tf32.as_allowed_by, judging.task.precision, exam.run)
             verdict = expect_memory(self._lease.exclusive, run)
         finally:
             self._stages = exam.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": exam.modes[0]})
 
-    def _refused(self, task: Task, source: str) -> Verdict | None:
-        """The verdict on what the static check refuses and was compiled for KernelBench's criterion alone."""
-        if not self.config.gate or self.config.criterion == "drkernel":
-            return None
-        found = static_check.inspect(source, task.answer_name, not self.config.price_hacks)
-        return found.to_verdict() if found else None
-
-    def _by_kernelbench(self, task: Task, source: str, runners: RunnerLease) -> Finding | None:
-        """What KernelBench's criterion says, where it is asked for. The submission has a new runner afterwards."""
-        if self.config.criterion == "drkernel":
-            return None
-        found = criterion.refused(source, task.answer_name)
-        if not found:
-            seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
-            given = self._device, self._cached(task), self.config, seeds, runners.process, source, runners.replace
-            run = functools.partial(tf32.as_allowed_by, task.precision, KernelBenchTrials(*given).run)
-            found = expect_memory(self._lease.exclusive, run)
-            runners.replace()
+    def _tried(self, judging: Judging, runners: RunnerLease) -> Finding:
+        """What KernelBench's criterion says. The submission has a new runner afterwards."""
+        given = self._device, self._cached(judging.task), runners.process, judging.source, runners.replace
+        run = functools.partial(tf32.as_allowed_by, judging.task.precision, judging.trials(*given).run)
+        found = expect_memory(self._lease.exclusive, run)
+        runners.replace()
         return found
 
     def _cached(self, task: Task) -> CudaPreparedTask:
@@ -368,10 +361,7 @@ class GpuExaminer:
 
     def _calibrate(self) -> None:
         """Measures how much longer calls usually take by the trusted clock than by a runner's events, on a trusted
-        submission.
-
-        It also compares and prepares once, so that all that is imported or compiled lazily is there.
-        """
+        submission. Compares and prepares once, so that all that is imported or compiled lazily is there."""
         calibration.compile_comparisons()
         task = Task("calibration", warm_up.CALIBRATION.replace("ModelNew", "Model"))
         prepared = self._cached(task)
@@ -383,6 +373,16 @@ class GpuExaminer:
             process.end()
             self._pool.terminating.append(process)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def set_up(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], GpuExaminer]]:
+    """The sandbox locks that this machine lacks, and what makes the examiner from the secret. The zygote knows none."""
+    zygote = Zygote(Limits(**settings["limits"]), PROCESS_SPEC)
+    missing, scratch = zygote.wait_ready(), Path(settings["scratch"])
+    os.environ["TRITON_CACHE_DIR"] = str(scratch / "examiner")
+    setup.start(everywhere=False)
+    options = {key: settings[key] for key in ("ready_runners", "examiners_per_gpu", "colocated", "describes")}
+    return missing, lambda secret: GpuExaminer(zygote, ExamConfig(**settings["config"]), secret, scratch, **options)
 
 
 def _expect_alive() -> None:
