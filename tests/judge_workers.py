@@ -120,8 +120,8 @@ def _report(connection: socket.socket, child: int) -> None:
 def _become_worker(cwd: str, request: int, stdout: int, stderr: int) -> None:
     """Become `python -m drkernel.judge.trusted.worker REQUEST`."""
     from drkernel.judge.boundary.framing import PeerClosed
-    from drkernel.judge.boundary.zygote import ZygoteDied
     from drkernel.judge.trusted import worker
+    from drkernel.judge.trusted.zygote import ZygoteDied
 
     code = 1
     try:

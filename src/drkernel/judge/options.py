@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
+from drkernel.hardware.visible import visible_gpus
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.criterion import CRITERIA
 from drkernel.judge.trusted.prepare import DEGENERATE
 from drkernel.judge.trusted.shape_times import ACROSS
 from drkernel.judge.trusted.timed_shapes import MOST
-from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError
 
 SHAPES = ("reject", "penalise", "ignore")

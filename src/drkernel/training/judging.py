@@ -11,12 +11,12 @@ import torch
 
 from drkernel.config import Judged
 from drkernel.config.judge import expected_options, judge_options
+from drkernel.hardware.visible import visible_gpus
 from drkernel.judge import Judge, RemoteJudge, read_token
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.network.client import asked
 from drkernel.judge.options import choose_device, choose_workers, device_name
 from drkernel.judge.remote import Client, serve
-from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError

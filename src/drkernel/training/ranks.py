@@ -33,8 +33,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from drkernel.hardware.visible import visible_gpus
 from drkernel.judge.remote import portable
-from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError
 
 T = TypeVar("T")

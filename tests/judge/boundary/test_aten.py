@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from drkernel.hardware.windows import COLUMNS, DEPTHWISE, FULL_TURNED
 from drkernel.judge.boundary.aten import install, record
-from drkernel.judge.boundary.windows import COLUMNS, DEPTHWISE, FULL_TURNED
 
 install()
 

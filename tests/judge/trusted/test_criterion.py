@@ -169,7 +169,7 @@ import json
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.boundary.zygote import Zygote
+from drkernel.judge.trusted.zygote import Zygote
 from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.gpus import GPUS

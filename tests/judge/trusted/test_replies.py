@@ -9,8 +9,10 @@ import time
 
 import pytest
 
-from drkernel.judge.boundary import framing, messages
+from drkernel.judge.boundary import framing
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
+from drkernel.judge.trusted import replies
 from drkernel.judge.trusted.verdicts import as_reply
 from drkernel.judge.trusted.worker import send_reply
 from drkernel.judge.trusted.worker_process import Worker
@@ -76,7 +78,7 @@ def test_kernels_that_cannot_be_described_are_the_fault_of_who_launches_them():
 @pytest.mark.parametrize("reply", [{"\ud800": 1}, {"weights": [["w", {"\ud800": 1}]]}])
 def test_a_reply_with_half_a_surrogate_pair_is_a_violation(reply):
     with pytest.raises(framing.ProtocolViolation):
-        messages.parse(reply, messages.Weights)
+        parse(reply, replies.Weights)
 
 
 @pytest.mark.parametrize("read", [lambda data: Slot.parse(data, 64), lambda data: decode(data, lambda _: None)])

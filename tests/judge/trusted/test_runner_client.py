@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from drkernel.judge.boundary import messages
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import MAX_JSON, OpTrace, Row
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import MAX_DEPTH, MAX_NODES, HostArea
+from drkernel.judge.trusted import replies
 from drkernel.judge.trusted.runner_client import MAX_ROWS, Failed, Missing, RunnerClient, traces_of
 
 CASE = SimpleNamespace(inputs=[torch.ones(4)], plan=SimpleNamespace(model=0, train=False), seed=0, large=False)
@@ -141,13 +142,13 @@ BAD: list[tuple[str, Any]] = [
     ("build", {"weights": [["w"]]}),
     ("build", {"weights": [[1, SLOT]]}),
     ("build", {"weights": [["w", SLOT, 0]]}),
-    ("build", {"weights": [["w", SLOT]] * (messages.MAX_ITEMS + 1)}),
+    ("build", {"weights": [["w", SLOT]] * (replies.MAX_ITEMS + 1)}),
     *(("build", {"weights": [["w", slot]]}) for slot in BAD_SLOTS),
     *(("call", {key: value for key, value in CALL.items() if key != left}) for left in CALL),
     ("call", CALL | {"more": 1}),
     ("call", CALL | {"tensors": OUTPUT}),
-    ("call", CALL | {"tensors": [OUTPUT] * (messages.MAX_ITEMS + 1)}),
-    ("call", CALL | {"seen": [SLOT] * (messages.MAX_ITEMS + 1)}),
+    ("call", CALL | {"tensors": [OUTPUT] * (replies.MAX_ITEMS + 1)}),
+    ("call", CALL | {"seen": [SLOT] * (replies.MAX_ITEMS + 1)}),
     ("call", CALL | {"trace": None}),
     *(("call", CALL | {"tensors": [OUTPUT | {key: value}]}) for key in ("expanded", "shares") for value in (1, None)),
     ("call", CALL | {"tensors": [{"slot": SLOT}]}),
@@ -162,7 +163,7 @@ BAD: list[tuple[str, Any]] = [
     ("profile", {"rows": [["k", True, 1.5, (2.5).hex()]]}),
     ("profile", {"rows": [["k", True, True, (2.5).hex()]]}),
     *(("profile", {"rows": [["k", True, 1, us]]}) for us in (2.5, "-0x1p0", "nan", "inf", "0x1p30", "0x1p9999", "us")),
-    ("profile", {"rows": [["k", True, 1, (2.5).hex()]] * (messages.MAX_ITEMS + 1)}),
+    ("profile", {"rows": [["k", True, 1, (2.5).hex()]] * (replies.MAX_ITEMS + 1)}),
     ("joins", {}),
     ("joins", {"joined": 1}),
     ("joins", {"joined": None}),
@@ -231,4 +232,4 @@ def test_kernels_that_were_not_compiled_are_told_from_errors():
 def test_what_a_runner_says_of_any_error_is_well_formed(error):
     from drkernel.judge.untrusted.runner import describe
 
-    assert messages.parse(describe(error), messages.Error).type == type(error).__name__
+    assert parse(describe(error), replies.Error).type == type(error).__name__

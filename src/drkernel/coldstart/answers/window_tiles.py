@@ -20,7 +20,7 @@ from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
-from drkernel.judge.boundary.windows import slowness
+from drkernel.hardware.windows import slowness
 
 LIBRARY = 30e12
 """Operations per second of cuDNN in fp32 at full speed."""

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 
+from drkernel.hardware.windows import CONVOLUTIONS, lanes, share_read
 from drkernel.judge.boundary.attention import needed_share
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
 from drkernel.judge.boundary.dimensions import MASK, SCANS, SCATTERS, SOFTMAXES, dimension, places
 from drkernel.judge.boundary.flops import FLOPS, flops_of
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
-from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read
 from drkernel.judge.boundary.witness import executing
 
 SECTOR = 32

@@ -46,7 +46,7 @@ class CallAreas:
         self._views.clear()
 
     def copy_out(self, result: Any) -> dict[str, Any]:
-        """Copies what a forward returned to `outputs`: the fields of messages.Outputs."""
+        """Copies what a forward returned to `outputs`: the fields of replies.CallResult."""
         tensors: list[dict[str, Any]] = []
         arguments = [view for view, _ in self._views.values()]
         outputs = shared_tensors.encode(result, lambda tensor: self._copy_tensor(tensor, arguments, tensors))

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
+from drkernel.hardware.windows import CONVOLUTIONS, terms
 from drkernel.judge.boundary.attention import attention_flops
 from drkernel.judge.boundary.sequences import parts, recurrent_flops
-from drkernel.judge.boundary.windows import CONVOLUTIONS, terms
 
 PRODUCTS = frozenset(
     {

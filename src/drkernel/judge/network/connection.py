@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drkernel.judge.boundary.framing import ProtocolViolation
-from drkernel.judge.boundary.messages import T
+from drkernel.judge.boundary.parsing import T
 from drkernel.judge.network.messages import MAX_REQUEST, Failed, Health, decoded, encoded
 from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.types import DrKernelError

@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from drkernel.judge.boundary.framing import MAX_BODY, ProtocolViolation
-from drkernel.judge.boundary.messages import T, parse
+from drkernel.judge.boundary.parsing import T, parse
 from drkernel.judge.options import JudgeOptions, device_name
 from drkernel.judge.service import OF_EXAMINATIONS
 from drkernel.tasks.loaders.kernelbench import parse_task

@@ -29,7 +29,6 @@ from torch import Tensor
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import cases, reruns, static_check
 from drkernel.judge.trusted.block_tolerance import Tolerance
@@ -43,6 +42,7 @@ from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure
+from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Verdict
 
 CRITERIA = ("drkernel", "both", "kernelbench")

@@ -25,7 +25,6 @@ import torch
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan, reruns
 from drkernel.judge.trusted.cases import Case, Seeds
@@ -38,6 +37,7 @@ from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
+from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Verdict
 
 _LARGE_CASES, _LARGE_BUDGET = 2, 4

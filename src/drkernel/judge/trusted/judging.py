@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Any
 
 from drkernel.judge.boundary.framing import PeerClosed
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P
 from drkernel.judge.trusted import criterion, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
+from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Task, Verdict
 
 

@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from drkernel.judge.boundary import messages, tf32
+from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
-from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.records import recorded
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode, encode
-from drkernel.judge.boundary.zygote import Process
+from drkernel.judge.trusted import replies
 from drkernel.judge.trusted.cases import Case
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.reference_model import ReferenceModel
+from drkernel.judge.trusted.zygote import Process
 from drkernel.types import DrKernelError, KernelTime, Precision
 
 T = TypeVar("T")
@@ -132,7 +133,7 @@ class RunnerClient:
     def load(self, source: str, name: str, precision: Precision = "ieee") -> None:
         """Executes the source and looks for the class with this name. The task's precision tells whether PyTorch may
         use TF32 there."""
-        self._request(messages.Done, do="load", source=source, name=name, tf32=tf32.allowed_by(precision))
+        self._request(replies.Done, do="load", source=source, name=name, tf32=tf32.allowed_by(precision))
 
     def build(self, model: int, reference_model: ReferenceModel) -> dict[str, Tensor]:
         """Constructs a model as the reference's was; returns its parameters and buffers by name."""
@@ -140,7 +141,7 @@ class RunnerClient:
         tree, slots = self._put(list(reference_model.reference.init_args()))
         varied = reference_model.perturbed_at_construction
         build = {"model": model, "args": tree, "slots": slots, "seed": reference_model.seed, "varied": varied}
-        pairs = self._request(messages.Weights, do="build", **build).weights
+        pairs = self._request(replies.Weights, do="build", **build).weights
         with reading("weights"):
             self._expect_room([slot for _, slot in pairs])
             return {name: self._copy(slot) for name, slot in pairs} if reference_model.perturbed_weights else {}
@@ -151,7 +152,7 @@ class RunnerClient:
         for some in [values] if together else [{name: value} for name, value in values.items()]:
             _, slots = self._put(list(some.values()))
             pairs = [[name, i] for i, name in enumerate(some)]
-            self._request(messages.Done, do="weights", model=model, values=pairs, slots=slots)
+            self._request(replies.Done, do="weights", model=model, values=pairs, slots=slots)
 
     def call(self, case: Case, skip: Sequence[str] = ()) -> Answer:
         """One forward; the launches of kernels at the sites in `skip` are left out."""
@@ -183,7 +184,7 @@ class RunnerClient:
 
     def answer(self) -> Answer:
         """What the call that was begun returned, in private memory; of a large case, in the shared memory."""
-        reply = parse(self.collect(), messages.CallResult)
+        reply = parse(self.collect(), replies.CallResult)
         edited = not self._process.inputs.same(self._before)
         with reading("outputs"):
             self._expect_room([*(output.slot for output in reply.tensors), *reply.seen])
@@ -256,7 +257,7 @@ class RunnerClient:
 
         init, inputs = encode(recorded(init), put), encode(recorded(inputs), put)
         given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed}
-        return _trace(self._request(messages.Launched, do="dry", **given).trace)
+        return _trace(self._request(replies.Launched, do="dry", **given).trace)
 
     def claims(self) -> dict[str, Any]:
         """What the runner reports of the calls that it had enqueued, not yet parsed."""
@@ -264,24 +265,24 @@ class RunnerClient:
 
     def forget_activity(self) -> None:
         """What the device has executed so far is not among the next records."""
-        self._request(messages.Done, do="flush")
+        self._request(replies.Done, do="flush")
         self.activity.skip()
 
     def watched(self, case: Case) -> tuple[Answer, list[Any]]:
         """An ordinary call, and what the device executed for it."""
         self.forget_activity()
         answer = self.call(case)
-        self._request(messages.Done, do="flush")
+        self._request(replies.Done, do="flush")
         return answer, self.activity.new()
 
     def profile(self, case: Case, empty_us: float) -> list[KernelTime]:
         """The launches and operators of one forward, and how long each took; see recorder.times."""
-        profile = self._request(messages.Profile, do="profile", empty_us=empty_us, **self._forward(case))
+        profile = self._request(replies.Profile, do="profile", empty_us=empty_us, **self._forward(case))
         return [_kernel_time(*row) for row in profile.rows]
 
     def joins(self, case: Case) -> bool:
         """Whether forward waits for all that it starts on other streams. The process may be unusable afterwards."""
-        return self._request(messages.Joined, do="joins", **self._forward(case)).joined
+        return self._request(replies.Joined, do="joins", **self._forward(case)).joined
 
     def _forward(self, case: Case) -> dict[str, Any]:
         """The fields of a request about one forward on a case's inputs."""
@@ -324,14 +325,14 @@ class RunnerClient:
         """A private copy of a tensor that the runner has written: nothing can change it while it is compared."""
         return self._process.outputs.view(slot).clone()
 
-    def _output(self, output: messages.Output) -> OutputTensor:
+    def _output(self, output: replies.Output) -> OutputTensor:
         value = self._process.outputs.view(output.slot) if self._large else self._copy(output.slot)
         return OutputTensor(value, output.expanded, output.shares)
 
 
 def traces_of(reply: Any, number: int) -> list[OpTrace]:
     """What each of so many calls launched, from an untrusted reply to `enqueue_gated`."""
-    traces = parse(reply, messages.Traces).traces
+    traces = parse(reply, replies.Traces).traces
     if len(traces) != number:
         raise ProtocolViolation(f"launches of {len(traces)} of {number} calls described")
     return [_trace(text) for text in traces]
@@ -345,7 +346,7 @@ def _trace(text: str) -> OpTrace:
 
 
 def _kernel_time(name: str, triton: bool, calls: int, us: str) -> KernelTime:
-    return KernelTime(name[:_MAX_NAME], calls, messages.hexadecimal(us, 0, 1e9), triton)
+    return KernelTime(name[:_MAX_NAME], calls, replies.hexadecimal(us, 0, 1e9), triton)
 
 
 def failure_of(error: Any) -> Failed | Missing:
@@ -354,7 +355,7 @@ def failure_of(error: Any) -> Failed | Missing:
     Raises:
         ProtocolViolation: it is not well formed.
     """
-    parsed = parse(error, messages.Error)
+    parsed = parse(error, replies.Error)
     if parsed.missing:
         return Missing(parsed.missing)
     text = "".join(c if c.isprintable() else " " for c in parsed.message[:_MAX_MESSAGE])

@@ -18,9 +18,9 @@ import torch
 
 from drkernel.judge.boundary import framing, sandbox
 from drkernel.judge.boundary.framing import PeerClosed, Unsendable
-from drkernel.judge.boundary.zygote import ZygoteDied
 from drkernel.judge.devices.simulated import examiner as simulated_examiner
 from drkernel.judge.trusted.verdicts import without_evidence
+from drkernel.judge.trusted.zygote import ZygoteDied
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 """From the body of a request to the body of the reply."""

@@ -15,8 +15,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import drkernel
 from drkernel.judge.boundary import framing
 from drkernel.judge.trusted.verdicts import judge_failure
@@ -216,11 +214,3 @@ def settle_check(future: Future, reply: dict[str, Any] | None, problem: str) -> 
         future.set_exception(DrKernelError(reply["error"]))
     else:
         future.set_result(reply.get("degenerate", ""))
-
-
-def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES lists, or all GPUs by number; CUDA is not initialised."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is not None:
-        return [name.strip() for name in listed.split(",") if name.strip()]
-    return [str(number) for number in range(torch.cuda.device_count())]

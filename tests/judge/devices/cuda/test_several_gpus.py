@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from drkernel.hardware.visible import visible_gpus
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda.backend import EXAMINERS_PER_GPU
-from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import Verdict
 from tests.judge.examples import examples, tasks
 

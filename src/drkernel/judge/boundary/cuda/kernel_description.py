@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
-from drkernel.judge.boundary.messages import parse
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import DTYPES, NotSerializable
 
 MAX_ARGUMENTS = 512

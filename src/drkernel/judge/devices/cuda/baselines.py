@@ -37,12 +37,12 @@ from rich.progress import track
 from rich.table import Table
 from torch import nn
 
+from drkernel.hardware.visible import visible_gpus
 from drkernel.judge.boundary import tf32
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, interleave, probe
 from drkernel.judge.trusted import modes
-from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.tasks import load_tasks, read_task, with_precision
 from drkernel.tasks.module import Reference
 from drkernel.types import PRECISIONS, DrKernelError, Precision, Task

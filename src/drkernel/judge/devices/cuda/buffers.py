@@ -24,7 +24,7 @@ from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
-from drkernel.judge.boundary.messages import parse
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted.footprint import Footprint
 

@@ -10,7 +10,6 @@ import numpy
 import torch
 
 from drkernel.judge.boundary import warm_up
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.cuda import fused, interleaving
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Usual
 from drkernel.judge.devices.cuda.device import CudaPreparedTask
@@ -18,6 +17,7 @@ from drkernel.judge.devices.cuda.single_calls import KINDS, WAITING
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.trusted import cases, reference_model, rounding
 from drkernel.judge.trusted.runner_client import RunnerClient
+from drkernel.judge.trusted.zygote import Process
 
 _START_S = 60.0
 """Seconds that the runner may take to answer."""

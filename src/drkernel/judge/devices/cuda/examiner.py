@@ -23,7 +23,6 @@ import torch
 from drkernel.judge.boundary import tf32, warm_up
 from drkernel.judge.boundary.cuda import setup
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import baselines, calibration
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
@@ -38,6 +37,7 @@ from drkernel.judge.trusted.judging import Judging
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
+from drkernel.judge.trusted.zygote import ProcessSpec, Zygote
 from drkernel.types import DrKernelError, Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"

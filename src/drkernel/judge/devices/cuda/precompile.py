@@ -39,7 +39,7 @@ from drkernel.judge.boundary.cuda.kernel_cache import (
 )
 from drkernel.judge.boundary.cuda.kernel_description import Types, check_types
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
-from drkernel.judge.boundary.messages import parse
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.records import recorded
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from drkernel.judge.boundary.messages import parse
-from drkernel.judge.boundary.zygote import Process, ProcessSpec
+from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.devices.cuda.precompile import MIN_TIMEOUT_S, Call, TracerReply, failed, outcome
 from drkernel.judge.devices.simulated.grids import given
 from drkernel.judge.trusted.runner_client import Failed
 from drkernel.judge.trusted.verdicts import verdict_of_failure
+from drkernel.judge.trusted.zygote import Process, ProcessSpec
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 

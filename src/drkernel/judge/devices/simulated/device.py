@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor, steady
@@ -24,6 +23,7 @@ from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import reading
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.verdicts import VerdictReached
+from drkernel.judge.trusted.zygote import Process
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, KernelTime, Task
 

@@ -12,7 +12,6 @@ from drkernel.judge.boundary import aten, sandbox, warm_up
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated import compilation
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.gpus import GPUS
@@ -21,6 +20,7 @@ from drkernel.judge.trusted.criterion import Finding
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.judging import Judging
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
+from drkernel.judge.trusted.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.types import DrKernelError, Task, Verdict
 
 PROCESS_SPEC = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")

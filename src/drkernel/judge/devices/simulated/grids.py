@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_map_only
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import NotSerializable
-from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.rescale import calls
@@ -31,6 +30,7 @@ from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.small_data import few, many
 from drkernel.judge.trusted.without_data import on_meta
+from drkernel.judge.trusted.zygote import Process
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from drkernel.judge.boundary import aten, windows
-from drkernel.judge.boundary.windows import touched
+from drkernel.hardware import windows
+from drkernel.hardware.windows import touched
+from drkernel.judge.boundary import aten
 
 
 def exactly(size: int, kernel: int, stride: int, padding: int, dilation: int) -> float:

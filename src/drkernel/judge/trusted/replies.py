@@ -1,35 +1,18 @@
-"""Messages from a process that is not trusted, read as typed structs: a message that does not fit is refused whole.
-
-The examiner reads a runner's replies with these structs, and other trusted code parses what it is sent in the same way.
-"""
+"""The replies of runners as typed structs, which `parsing.parse` reads. Nothing that a reply says is believed."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
 from drkernel.judge.boundary.framing import ProtocolViolation
-from drkernel.judge.boundary.shared_tensors import MISFITS, Slot
+from drkernel.judge.boundary.shared_tensors import Slot
 
-T = TypeVar("T")
 MAX_ITEMS = 10_000
 """Entries of any list in a reply."""
 _MAX_LINE = 10**6
-
-
-def parse(data: Any, kind: type[T]) -> T:
-    """Decoded JSON as a value of this type. Nothing is coerced, and a struct with `forbid_unknown_fields` takes no
-    other key.
-
-    Raises:
-        ProtocolViolation: it does not fit; names the place in the message and the type expected there.
-    """
-    try:
-        return msgspec.convert(data, kind, strict=True)
-    except MISFITS as error:
-        raise ProtocolViolation(str(error)) from error
 
 
 Items = msgspec.Meta(max_length=MAX_ITEMS)
