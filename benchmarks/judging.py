@@ -88,7 +88,7 @@ def load(source: str, path: Path, task: Task, reference: Reference, device: str 
     args, kwargs = reference.init_args()
     torch.manual_seed(0)
     with torch.device(device) if device else contextlib.nullcontext():
-        return getattr(module, task.answer_name)(*args, **kwargs)
+        return getattr(module, task.submission_name)(*args, **kwargs)
 
 
 def write_table(out: Path, lines: list[str]) -> None:

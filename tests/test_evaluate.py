@@ -15,7 +15,7 @@ import torch
 import evaluate
 from drkernel.config import EvaluateConfig
 from drkernel.config.keys import SECRET, valid_keys
-from drkernel.config.study import IDLE, MAY_CHANGE, NOT_IN_NAME, TIMED
+from drkernel.config.study import MAY_CHANGE, NOT_IN_NAME, TIMED, UNUSED
 from drkernel.scaling import records, setup, study_folder
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
@@ -269,7 +269,7 @@ def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words,
 
 
 def test_what_only_training_needs_may_be_in_a_policy_s_file_but_not_typed():
-    assert set(valid_keys(EvaluateConfig)) > IDLE
+    assert set(valid_keys(EvaluateConfig)) > UNUSED
     assert load("policy=qwen3_8b").policy.lr == 1e-6
 
 

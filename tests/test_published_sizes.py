@@ -52,7 +52,7 @@ def test_inputs_and_outputs_are_as_large_as_stated(entry: Entry):
 @each
 def test_answers_pass_the_static_check(entry: Entry):
     for source in (entry.honest, entry.wrong):
-        assert inspect(source, entry.task.answer_name) is None
+        assert inspect(source, entry.task.submission_name) is None
         assert "@" not in source.replace("@triton.jit", "").replace(" @ ", "")  # no word of a template is left
 
 

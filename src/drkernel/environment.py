@@ -38,12 +38,12 @@ _CHECKING = 16
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What an environment says of an answer besides its reward."""
+    """What an environment says of a completion besides its reward."""
 
     turn: int
     """From 0 on."""
     source: str | None
-    """The submission in the answer."""
+    """The submission in the completion."""
     verdict: Verdict
     rewards: tuple[float | None, ...]
     """Of all turns so far."""
@@ -56,13 +56,13 @@ class Environment:
     judge: a Judge or a RemoteJudge, which stays the caller's to close.
     tasks: what is to be solved, e.g. of `tasks.load_tasks`.
     reward: a name of objective/rewards.py; `options` are those of that reward (conf/reward/).
-    turns: most answers of an episode.
+    turns: most completions of an episode.
     hack_check: False rewards hacks with right outputs; the judge must have `price_hacks`.
-    feedback_tokens: most tokens of the feedback after an answer, as `count` counts them; without a tokenizer that is
+    feedback_tokens: most tokens of the feedback after a completion, as `count` counts them; without a tokenizer that is
         estimated.
     template: the texts of the prompts (`policy.templates.load_template` reads a file of them).
 
-    A reward is None where the judge failed, which says nothing of the answer: the episode ends, and must not train.
+    A reward is None where the judge failed, which says nothing of the completion: the episode ends, and must not train.
 
     Raises:
         DrKernelError: an unknown reward or option, or two tasks of one id.
@@ -95,7 +95,7 @@ class Environment:
         self._rewards: list[float | None] = []
 
     def reset(self, task: Task | str) -> list[Message]:
-        """Begins an episode on a task, or on that with this id. Returns the messages before the first answer.
+        """Begins an episode on a task, or on that with this id. Returns the messages before the first completion.
 
         Raises:
             DrKernelError: there is no such task, or the judge refuses it; NotPrepared, which is one, where it failed.
@@ -107,14 +107,14 @@ class Environment:
         self._task, self._messages, self._rewards = chosen, self.first(chosen), []
         return list(self._messages)
 
-    def step(self, answer: str, finished: bool = True) -> tuple[list[Message], float | None, bool, StepInfo]:
-        """Judges an answer.
+    def step(self, completion: str, finished: bool = True) -> tuple[list[Message], float | None, bool, StepInfo]:
+        """Judges a completion.
 
         finished: False where it was cut at its limit of tokens, which the next message then says.
 
         Returns:
-            The messages before the next answer, all earlier ones included; once the episode is done they end with this
-            answer. The reward of this turn. Whether the episode is done. What was found.
+            The messages before the next completion, all earlier ones included; once the episode is done they end with
+            this completion. The reward of this turn. Whether the episode is done. What was found.
 
         Raises:
             DrKernelError: no episode is under way. WorkerLost: the judge has ended.
@@ -122,10 +122,10 @@ class Environment:
         if self._task is None:
             raise DrKernelError("environment: no episode is under way, expected reset before step")
         task, turn = self._task, len(self._rewards)
-        source, coming = self._submitted(task, answer)
+        source, coming = self._submitted(task, completion)
         verdict = judged(coming)
         self._rewards.append(self.reward(verdict))
-        self._messages.append({"role": "assistant", "content": answer})
+        self._messages.append({"role": "assistant", "content": completion})
         done = len(self._rewards) == self.turns or verdict.is_judge_failure
         if done:
             self._task = None
@@ -140,11 +140,11 @@ class Environment:
         return None if verdict.is_judge_failure else reward_of(verdict, self._reward, self.hack_check)
 
     def first(self, task: Task | str) -> list[Message]:
-        """The messages before the first answer to a task."""
+        """The messages before the first completion to a task."""
         return opening(self._find(task), self.template)
 
     def rows(self, on_skip: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
-        """The tasks as a data set: `prompt` (the messages before the first answer) and `task` (the id).
+        """The tasks as a data set: `prompt` (the messages before the first completion) and `task` (the id).
 
         on_skip: called with one line about each task that the judge refuses; without it that is an error.
         """
@@ -158,17 +158,17 @@ class Environment:
         return [{"prompt": self.first(task), "task": task.id} for task in usable]
 
     def rewards(self, completions: Sequence[Any], task: Sequence[str], **_: Any) -> list[float | None]:
-        """The rewards of first answers, judged at the same time: a reward function as TRL calls it.
+        """The rewards of first completions, judged at the same time: a reward function as TRL calls it.
 
-        completions: texts, or lists of messages, of which the last one is the answer. task: for each the id of its
+        completions: texts, or lists of messages, of which the last one is the completion. task: for each the id of its
         task, a column of the data set. Other columns are not used.
         """
-        answers = [each if isinstance(each, str) else each[-1]["content"] for each in completions]
-        coming = [self._submitted(self._find(id), answer)[1] for id, answer in zip(task, answers, strict=True)]
+        texts = [each if isinstance(each, str) else each[-1]["content"] for each in completions]
+        coming = [self._submitted(self._find(id), text)[1] for id, text in zip(task, texts, strict=True)]
         return [self.reward(judged(future)) for future in coming]
 
-    def _submitted(self, task: Task, answer: str) -> tuple[str | None, Future[Verdict]]:
-        source = submission_in(answer, task.answer_name)
+    def _submitted(self, task: Task, completion: str) -> tuple[str | None, Future[Verdict]]:
+        source = submission_in(completion, task.submission_name)
         return source, resolved(no_code(task)) if source is None else self.judge.submit(task, source)
 
     def _find(self, task: Task | str) -> Task:

@@ -59,7 +59,7 @@ class Task:
     """Whatever else the loader knew (problem id, composition, operators); JSON values only."""
 
     @property
-    def answer_name(self) -> str:
+    def submission_name(self) -> str:
         """The class that a submission must define."""
         return f"{self.entry_point}New"
 
@@ -121,8 +121,8 @@ class Verdict:
 
     @property
     def is_judge_failure(self) -> bool:
-        """Whether the judge itself failed. Then nothing is known of the submission: it must be left out, and is no
-        wrong answer."""
+        """Whether the judge itself failed. Then nothing is known of the submission: it must be left out, and is not
+        wrong."""
         return self.status == "judge_failure"
 
     def to_dict(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_a_wrong_answer_is_followed_by_what_the_judge_said_and_the_answer_by_lin
     (row,) = parquet.read_table(tmp_path / "out.parquet").to_pylist()
     form = canonical(task.source)
     said = [message["content"] for message in row["messages"]]
-    assert said == [form.text, WRONG, "error: runtime_error: NameError: own", form.answer(by_lines(task))]
+    assert said == [form.text, WRONG, "error: runtime_error: NameError: own", form.completion(by_lines(task))]
     assert (row["reasons"], row["best_round"]) == (["runtime_error", "not_judged"], 2)
 
 

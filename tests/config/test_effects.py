@@ -4,7 +4,7 @@ import pytest
 
 from drkernel.config import Config, EvaluateConfig
 from drkernel.config.choices import CHOICES
-from drkernel.config.effects import IDLE_WHERE, UNREAD, expect_effects, expect_read
+from drkernel.config.effects import UNREAD, UNUSED_WHERE, expect_effects, expect_read
 from drkernel.config.keys import ADDED, valid_keys
 from drkernel.types import DrKernelError
 from tests.configs import evaluate_config, train_config
@@ -105,9 +105,9 @@ def test_what_a_cold_start_reads_to_make_its_set_is_let_through():
 
 def test_every_key_of_the_table_exists():
     keys = {*valid_keys(Config), *valid_keys(EvaluateConfig)}
-    assert {key for rule in IDLE_WHERE for key in rule.keys} <= keys
+    assert {key for rule in UNUSED_WHERE for key in rule.keys} <= keys
     tried = {case[1].partition("=")[0] for case in CASES}
-    assert all(tried.intersection(rule.keys) for rule in IDLE_WHERE), "each rule is tried"
+    assert all(tried.intersection(rule.keys) for rule in UNUSED_WHERE), "each rule is tried"
 
 
 def test_keys_that_a_stage_reads_are_let_through():

@@ -21,7 +21,7 @@ ABOVE_THE_LIMIT = {"diagonal_product"}
 """Its product need not happen."""
 
 _TASKS = tasks_by_name()
-REFUSED = [e for e in HACKS if static_check.inspect(e.source, _TASKS[e.task].answer_name)]
+REFUSED = [e for e in HACKS if static_check.inspect(e.source, _TASKS[e.task].submission_name)]
 """What the static check refuses. It decides nothing else: all others are examined with it as they are without."""
 
 with_gate, without_gate = pytest.mark.xdist_group("with gate"), pytest.mark.xdist_group("without gate")
@@ -100,13 +100,13 @@ def test_an_honest_submission_passes(example, verdicts):
 
 @pytest.mark.parametrize("example", [e for e in ALL_HACKS if e.gated], ids=lambda e: e.name)
 def test_the_gate_refuses_what_it_must(example, tasks):
-    refusal = static_check.inspect(example.source, tasks[example.task].answer_name)
+    refusal = static_check.inspect(example.source, tasks[example.task].submission_name)
     assert (refusal.status, refusal.reason) == ("hack", "forbidden")
 
 
 @pytest.mark.parametrize("example", ALL_HONEST, ids=lambda e: e.name)
 def test_the_gate_lets_the_honest_pass(example, tasks):
-    assert static_check.inspect(example.source, tasks[example.task].answer_name) is None
+    assert static_check.inspect(example.source, tasks[example.task].submission_name) is None
 
 
 @pytest.mark.slow

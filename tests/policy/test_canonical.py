@@ -193,14 +193,14 @@ def test_an_answer_has_kernels_and_forward_in_canonical_names():
     submission = submission.replace(
         "            image = layer(image)\n        return image.contiguous()", "        return x * 0.5"
     )
-    assert canonical(OTHERWISE).answer(submission) == ANSWER
+    assert canonical(OTHERWISE).completion(submission) == ANSWER
 
 
 def test_a_submission_keeps_the_constructor_of_the_source():
     found = canonical(OTHERWISE).submission(ANSWER, "ModelNew")
     assert "t0 = self.layers[0](in0)" in found and "CHANNELS = 8 * 2" in found
     assert "def get_inputs" not in found and "super(Model" not in found
-    assert canonical(OTHERWISE).answer(found) == ANSWER
+    assert canonical(OTHERWISE).completion(found) == ANSWER
     assert canonical(OTHERWISE).submission("x = 1\n") is None
 
 
@@ -211,7 +211,7 @@ def test_a_policy_reads_six_digits_of_a_number_and_its_submission_has_all():
     answer = "def kernel(x):\n    return x / 1.41421\ndef forward(self, in0):\n    return t1 / 1.41421\n"
     found = form.submission(answer)
     assert found.count("/ 1.4142135623730951\n") == 2 and "1.41421\n" not in found
-    assert form.answer(found) == answer
+    assert form.completion(found) == answer
 
 
 def test_a_size_that_hides_an_import_is_left_out_unless_the_module_reads_it():
@@ -226,7 +226,7 @@ def test_a_size_that_hides_an_import_is_left_out_unless_the_module_reads_it():
 @pytest.mark.parametrize("source", ["not python (", "x = 1\n", ""])
 def test_what_has_no_form_stays_as_it_is(source):
     found = canonical(source)
-    assert found.text == source and found.answer("class ModelNew: pass") == "class ModelNew: pass"
+    assert found.text == source and found.completion("class ModelNew: pass") == "class ModelNew: pass"
     assert found.submission("class ModelNew: pass") == "class ModelNew: pass"
 
 
@@ -362,7 +362,7 @@ def test_answers_are_right_as_submissions():
             right = [s.source for s in solutions(task, 0, plain=True) if s.kind in ("fused", "partial")]
             for source in [*right, *filter(None, [by_lines(task)])]:
                 form = canonical(task.source)
-                pending.append(judge.submit(task, form.submission(form.answer(source))))
+                pending.append(judge.submit(task, form.submission(form.completion(source))))
         assert {future.result().status for future in pending} == {"ok"}
 
 
@@ -371,9 +371,9 @@ def test_a_task_of_another_name_is_answered_by_its_name():
     prompts, task = load_prompts("canonical", tokenizer), Task("t", PLAIN.replace("Model", "Net"), entry_point="Net")
     assert CanonicalPrompts.opening(task) == FORM
     assert "class NetNew(nn.Module)" in (prompts.extract(ANSWER, task) or "")
-    assert CanonicalPrompts.answer("class NetNew(nn.Module):\n    def forward(self, x):\n        return x\n", task) == (
-        "def forward(self, in0):\n    return in0\n"
-    )
+    assert CanonicalPrompts.completion_text(
+        "class NetNew(nn.Module):\n    def forward(self, x):\n        return x\n", task
+    ) == ("def forward(self, in0):\n    return in0\n")
 
 
 def test_prompts_say_the_precision_too():

@@ -46,7 +46,7 @@ def written(answer: str) -> str:
 
 def shortened(forward: str) -> str:
     """What is left of a `forward` that somebody wrote."""
-    answer = FORM.answer(f"class ModelNew(nn.Module):\n    def forward(self, x):\n{forward}")
+    answer = FORM.completion(f"class ModelNew(nn.Module):\n    def forward(self, x):\n{forward}")
     return answer.partition("\n")[2]
 
 
@@ -138,7 +138,7 @@ def test_lines_that_compute_what_the_reference_computes_are_left_out():
 
 def test_what_a_kernel_makes_is_told_by_the_module_that_takes_it():
     source = TASK.replace("return torch.tanh(self.second(x)) * y.mean()", "return self.second(F.gelu(self.first(x)))")
-    answer = canonical(source).answer(
+    answer = canonical(source).completion(
         "class ModelNew(nn.Module):\n    def forward(self, x):\n        x = self.first(x)\n        o = own(x)\n"
         "        return self.second(o)\n"
     )
@@ -172,8 +172,8 @@ def test_a_submission_and_what_is_left_of_it_are_the_same():
     for task in generate("train", 60, 5, generator="graphs"):
         source, form = by_lines(task), canonical(task.source)
         if source:
-            answer = form.answer(source)
-            assert form.answer(form.submission(answer)) == answer
+            answer = form.completion(source)
+            assert form.completion(form.submission(answer)) == answer
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_an_answer_in_the_reference_s_names_is_shortened_to_itself():
     answer = "def forward(self, in0):\n    t1 = f(t0)\n    t2 = g(t1, in0)\n    return t11\n"
     source = FORM.submission(answer)
     assert source is not None
-    assert FORM.answer(source) == answer
+    assert FORM.completion(source) == answer
 
 
 RESIZED = """

@@ -152,7 +152,7 @@ def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
     table, other = ((tmp_path / f"{name} report" / "table.csv").read_text() for name in ("judged", "partly"))
     assert table == other
     page = (tmp_path / "partly report" / "table.md").read_text()
-    assert "partly: the judge failed on 1 of 41 answers; they are not counted" in page
+    assert "partly: the judge failed on 1 of 41 completions; they are not counted" in page
 
 
 @pytest.mark.usefixtures("no_plots")

@@ -18,8 +18,8 @@ SMALL, MIDDLE, EIGHT = (plan.QWEN3[f"Qwen/Qwen3-{size}"] for size in ("0.6B", "1
     ("number", "turns", "lengths", "measured"),
     [
         # log-normal answers with a median of 1,024 and 160 tokens; the longest as they are drawn
-        (256, 3, Lengths(prompt=512, answer=1226, longest=2650, feedback=64), 92.2),
-        (512, 1, Lengths(prompt=512, answer=192, longest=1027, feedback=0), 4.36),
+        (256, 3, Lengths(prompt=512, completion=1226, longest=2650, feedback=64), 92.2),
+        (512, 1, Lengths(prompt=512, completion=192, longest=1027, feedback=0), 4.36),
     ],
 )
 def test_generation_as_measured(number, turns, lengths, measured):
@@ -30,14 +30,14 @@ def test_generation_as_measured(number, turns, lengths, measured):
 @pytest.mark.parametrize(("shape", "tokens_per_second"), [(SMALL, 98_267), (MIDDLE, 47_213)])
 def test_an_update_of_204512_tokens_as_measured(shape, tokens_per_second):
     config = load("policy=qwen3_1.7b", "trainer.prompts=8", "trainer.samples=8", "engine.max_tokens=30000")
-    lengths = Lengths(prompt=512, answer=(204_512 / 64 - 512 - 128) / 3, longest=9999, feedback=64)
+    lengths = Lengths(prompt=512, completion=(204_512 / 64 - 512 - 128) / 3, longest=9999, feedback=64)
     found = step_time.update(config, shape, 1, H200, lengths)
     assert found == pytest.approx(204_512 / tokens_per_second, rel=0.15)
 
 
 def test_an_update_of_8b_with_lora_as_measured():
     config = load("policy=qwen3_8b_lora", "trainer.prompts=1", "trainer.samples=2", "trainer.turns=1")
-    lengths = Lengths(prompt=8_192, answer=24_576, longest=24_576, feedback=0)
+    lengths = Lengths(prompt=8_192, completion=24_576, longest=24_576, feedback=0)
     assert step_time.update(config, EIGHT, 1, H200, lengths) == pytest.approx(2 * 4.88, rel=0.25)
 
 
@@ -62,7 +62,7 @@ def test_a_judge_that_is_slower_than_generation_is_waited_for():
 def test_the_table_says_what_it_assumes():
     said = io.StringIO()
     step_time.show(load("policy=qwen3_8b"), 7, Console(file=said, width=120))
-    assert "answers have 4096 tokens in the mean, 8192 the longest" in said.getvalue()
+    assert "completions have 4096 tokens in the mean, 8192 the longest" in said.getvalue()
     assert "generation" in said.getvalue() and "a step" in said.getvalue()
 
 

@@ -55,7 +55,12 @@ def repairs(study: Path) -> Iterator[dict[str, Any]]:
 
 def _row(task: Task, written: str, record: Record, source: str, number: int) -> dict[str, Any]:
     form = canonical(task.source, task.entry_point)
-    texts = [form.text, written, feedback(record.verdict, WHOLE_FEEDBACK, len), form.answer(source, task.entry_point)]
+    texts = [
+        form.text,
+        written,
+        feedback(record.verdict, WHOLE_FEEDBACK, len),
+        form.completion(source, task.entry_point),
+    ]
     messages = [{"role": ("user", "assistant")[k % 2], "content": text} for k, text in enumerate(texts)]
     return {
         **row_of(task, number),

@@ -98,4 +98,4 @@ def texts(data: Any, prompts: type[CompactPrompts] | type[ChatPrompts]) -> Itera
     for dialogue in dialogues[:: max(1, -(-len(dialogues) // TOKENIZED))]:
         yield prompts.opening(dialogue.task)
         for number, text in enumerate(dialogue.messages[1:]):
-            yield text if number % 2 else prompts.answer(text, dialogue.task)
+            yield text if number % 2 else prompts.completion_text(text, dialogue.task)

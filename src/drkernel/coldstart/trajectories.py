@@ -198,7 +198,7 @@ def in_canonical_form(row: dict[str, Any]) -> dict[str, Any]:
     """The row with the task, and what answers it, as policies with canonical prompts read and write them."""
     form = canonical(row["original_python_code"], row["entry_point"])
     contents = [message["content"] for message in row["messages"]]
-    contents[0], contents[1::2] = form.text, [form.answer(text, row["entry_point"]) for text in contents[1::2]]
+    contents[0], contents[1::2] = form.text, [form.completion(text, row["entry_point"]) for text in contents[1::2]]
     said = [{**message, "content": text} for message, text in zip(row["messages"], contents, strict=True)]
     return {**row, "original_python_code": form.text, "messages": said}
 

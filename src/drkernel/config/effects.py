@@ -74,7 +74,7 @@ def expect_chosen(
 
 
 @dataclass(frozen=True)
-class Idle:
+class Unused:
     """Keys that some settings leave without effect."""
 
     keys: tuple[str, ...]
@@ -123,79 +123,81 @@ def _is_hosted(config: Any) -> bool:
     return hasattr(config, "endpoint") and bool(config.endpoint.url)
 
 
-IDLE_WHERE = (
-    Idle(("policy",), lambda c: getattr(c, "stage", "rl") == "coldstart", "stage", _POLICY_MADE),
+UNUSED_WHERE = (
+    Unused(("policy",), lambda c: getattr(c, "stage", "rl") == "coldstart", "stage", _POLICY_MADE),
     # The judge of a cold start reads reward.hack_check, and the set is drawn by tasks.generator in tasks.dtypes.
-    Idle(
+    Unused(
         _group("reward", RewardConfig, "hack_check"),
         _plays_nothing("sft", "coldstart"),
         "trainer.validate_every",
         _PLAYS,
     ),
-    Idle(
+    Unused(
         _group("tasks", TasksConfig, "generator", "dtypes"),
         _plays_nothing("sft", "coldstart"),
         "trainer.validate_every",
         _PLAYS,
     ),
-    Idle(
+    Unused(
         (*_group("judge", JudgeConfig, "feedback_tokens"), "reward.hack_check", "tasks.generator", "tasks.dtypes"),
         _plays_nothing("sft"),
         "trainer.validate_every",
         _PLAYS,
     ),
-    Idle(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
-    Idle(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
-    Idle(
+    Unused(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
+    Unused(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
+    Unused(
         ("algo.importance_level",),
         lambda c: c.algo.importance_cap is None,
         "algo.importance_cap",
         "a cap: algo.importance_cap=2",
     ),
-    Idle(_OVERLONG, lambda c: not c.reward.overlong_penalty, "reward.overlong_penalty", "reward.overlong_penalty=1"),
-    Idle(
+    Unused(_OVERLONG, lambda c: not c.reward.overlong_penalty, "reward.overlong_penalty", "reward.overlong_penalty=1"),
+    Unused(
         ("judge.across_shapes",),
         lambda c: c.judge.timed_shapes == 1,
         "judge.timed_shapes",
         "judge.timed_shapes of 2 or more",
     ),
-    Idle(
+    Unused(
         tuple(f"judge.{key}" for key in OF_SERVERS),
         lambda c: c.judge.servers is not None,
         "judge.servers",
         "an option of `drkernel-judge --serve`, or no judge.servers",
     ),
-    Idle(("judge.token_file",), lambda c: c.judge.servers is None, "judge.servers", "judge.servers=[http://HOST:PORT]"),
-    Idle(("judge.gpu",), lambda c: c.judge.device == "cuda", "judge.device", "judge.device=simulated"),
-    Idle(
+    Unused(
+        ("judge.token_file",), lambda c: c.judge.servers is None, "judge.servers", "judge.servers=[http://HOST:PORT]"
+    ),
+    Unused(("judge.gpu",), lambda c: c.judge.device == "cuda", "judge.device", "judge.device=simulated"),
+    Unused(
         ("engine.kv_cache_gib",),
         lambda c: c.engine.name in ("graphs", "transformers"),
         "engine.name",
         "engine.name=vllm",
     ),
-    Idle(("engine.agreement",), lambda c: c.engine.name == "transformers", "engine.name", "vllm or graphs"),
-    Idle(("trainer.lr_end",), lambda c: c.trainer.lr_schedule == "constant", "trainer.lr_schedule", _SCHEDULE),
-    Idle(
+    Unused(("engine.agreement",), lambda c: c.engine.name == "transformers", "engine.name", "vllm or graphs"),
+    Unused(("trainer.lr_end",), lambda c: c.trainer.lr_schedule == "constant", "trainer.lr_schedule", _SCHEDULE),
+    Unused(
         ("trainer.best_by", "trainer.validate_first"),
         lambda c: not c.trainer.validate_every,
         "trainer.validate_every",
         "trainer.validate_every=10",
     ),
-    Idle(_LORA, lambda c: not c.policy.lora.rank, "policy.lora.rank", "policy.lora.rank=32"),
-    Idle(
+    Unused(_LORA, lambda c: not c.policy.lora.rank, "policy.lora.rank", "policy.lora.rank=32"),
+    Unused(
         ("logger.samples",),
         lambda c: c.logger.wandb == "disabled",
         "logger.wandb",
         "logger=wandb or logger=offline",
     ),
-    Idle(_OF_ENDPOINTS, lambda c: not c.endpoint.url, "endpoint.url", "endpoint.url=http://HOST:PORT/v1"),
-    Idle(_OF_POLICIES, _is_hosted, "endpoint.url", "endpoint.model, or no endpoint.url"),
-    Idle(_OF_SLOTS, _is_hosted, "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
-    Idle(_OF_LENGTHS, _is_hosted, "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
-    Idle(("judge.feedback_tokens",), _is_hosted, "endpoint.url", "endpoint.feedback_tokens"),
+    Unused(_OF_ENDPOINTS, lambda c: not c.endpoint.url, "endpoint.url", "endpoint.url=http://HOST:PORT/v1"),
+    Unused(_OF_POLICIES, _is_hosted, "endpoint.url", "endpoint.model, or no endpoint.url"),
+    Unused(_OF_SLOTS, _is_hosted, "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
+    Unused(_OF_LENGTHS, _is_hosted, "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
+    Unused(("judge.feedback_tokens",), _is_hosted, "endpoint.url", "endpoint.feedback_tokens"),
 )
 """For runs and studies: a condition is asked only where one of its keys was typed, which only a program with that key
-lets somebody do. What evaluate.py reads of no configuration is in `study.IDLE`."""
+lets somebody do. What evaluate.py reads of no configuration is in `study.UNUSED`."""
 
 
 def expect_effects(config: Any, overrides: Iterable[tuple[str, str]]) -> None:
@@ -209,7 +211,7 @@ def expect_effects(config: Any, overrides: Iterable[tuple[str, str]]) -> None:
 judge.timed_shapes of 2 or more
     """
     for key, override in overrides:
-        for rule in IDLE_WHERE:
+        for rule in UNUSED_WHERE:
             if key in rule.keys and rule.here(config):
                 value = attrgetter(rule.where)(config)
                 found = f"{rule.where}={'null' if value is None else value}"

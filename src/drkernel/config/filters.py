@@ -20,7 +20,7 @@ class RefillConfig:
     """How many times a step may draw more prompts before it goes on with what it has."""
     oversample: float = 1.0
     """How many times trainer.prompts groups a step draws at first. The first that carry signal train, in the order in
-    which they were drawn: how soon a group is done, and so how short its answers are, has no part in it."""
+    which they were drawn: how soon a group is done, and so how short its completions are, has no part in it."""
 
 
 def one_field_each(config: type[C]) -> type[C]:

@@ -23,9 +23,9 @@ class SftConfig:
     (`hub:OWNER/NAME/SPLIT`: another); columns as docs/supervised.md says. Several: a list, or SOURCE: WEIGHT, the share
     of a source's rows that an epoch takes: of 0.25 a quarter, another one in each epoch; of 2 all, twice."""
     messages: str = "auto"
-    """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and answers, for
-    the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
-    where the first message is `original_python_code`, else ready."""
+    """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and completions,
+    for the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`:
+    plain where the first message is `original_python_code`, else ready."""
     loss_on: str = "all"
     """Whose completions train: `all` turns, those that are `right` (records of our own say which), those `until_best`
     (the best included), or the `best` alone."""

@@ -42,10 +42,10 @@ NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE, SECRET)
 """Those of them that conf/evaluate.yaml leaves out of the study folder's name, and the secret."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
-IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
-IDLE |= {"policy.fp32_head", *(f"reward.overlong_{key}" for key in ("penalty", "window", "limit"))}
-IDLE |= {f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig)}
-IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
+UNUSED = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
+UNUSED |= {"policy.fp32_head", *(f"reward.overlong_{key}" for key in ("penalty", "window", "limit"))}
+UNUSED |= {f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig)}
+UNUSED |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
 """Keys of the groups shared with training that no study depends on. A policy's file may have them."""
 
 
@@ -100,7 +100,7 @@ class EvaluateConfig:
 def load_study(composed: DictConfig) -> EvaluateConfig:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     for key, override in typed():
-        if key in IDLE:
+        if key in UNUSED:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = located(resolve(composed, EvaluateConfig, CHOICES | OF_STUDIES, ranges.RANGES | ranges.OF_STUDIES))
     expect_judge(config)

@@ -131,7 +131,7 @@ def prs(
     rejected_in_baseline   True is the published code
 
     Turns that earn nothing are always kept: the others are compared with them. Departures (docs/method.md): tau is for
-    a coverage that is a share of device time (paper: 0.3); rejected turns leave the baseline (`with_company`).
+    a coverage that is a share of device time (paper: 0.3); rejected turns leave the baseline (`without_singletons`).
 
     >>> from dataclasses import replace
     >>> table = replace(
@@ -153,7 +153,7 @@ def prs(
     if speedup_from is not None:
         passed = passed | (rollouts.speedup >= speedup_from)
     keep = rollouts.turn_mask & (passed | ~rewarded)
-    in_baseline = rollouts.turn_mask if rejected_in_baseline else with_company(keep, rollouts)
+    in_baseline = rollouts.turn_mask if rejected_in_baseline else without_singletons(keep, rollouts)
     metrics = {"prs/kept": mean_of(keep.double(), rollouts.turn_mask & rewarded)}
     return Decision(keep, in_baseline, metrics, {"prs": rollouts.turn_mask & ~keep})
 
@@ -176,25 +176,25 @@ def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool
     """
     cut = rollouts.turn_mask & ~rollouts.finished
     keep = rollouts.turn_mask & (cut.flip(1).cumsum(1).flip(1) == 0)
-    in_baseline = rollouts.turn_mask if rejected_in_baseline else with_company(keep, rollouts)
+    in_baseline = rollouts.turn_mask if rejected_in_baseline else without_singletons(keep, rollouts)
     metrics = {"overlong/kept": mean_of(keep.double(), rollouts.turn_mask)}
     return Decision(keep, in_baseline, metrics, {"overlong": rollouts.turn_mask & ~keep})
 
 
-def with_company(in_baseline: Tensor, rollouts: Rollouts) -> Tensor:
+def without_singletons(in_baseline: Tensor, rollouts: Rollouts) -> Tensor:
     """The turns that count in a baseline, bool [B, T]. Where a rejection leaves at most one of a group's turns with the
     same index, the rejected ones stay: a turn without a baseline would have its whole return as advantage.
 
     >>> from dataclasses import replace
     >>> mask = torch.ones(4, 1, dtype=torch.bool)
     >>> table = replace(Rollouts.empty(4, 1), turn_mask=mask, groups=torch.tensor([7, 7, 8, 8]))
-    >>> with_company(torch.tensor([[True], [False], [True], [True]]), table).flatten().tolist()
+    >>> without_singletons(torch.tensor([[True], [False], [True], [True]]), table).flatten().tolist()
     [True, True, True, True]
-    >>> with_company(torch.tensor([[False], [False], [False], [True]]), table).flatten().tolist()
+    >>> without_singletons(torch.tensor([[False], [False], [False], [True]]), table).flatten().tolist()
     [True, True, True, True]
     """
-    alone = segment_sum(in_baseline.long(), rollouts.groups) <= 1
-    return torch.where(alone, rollouts.turn_mask, in_baseline)
+    single = segment_sum(in_baseline.long(), rollouts.groups) <= 1
+    return torch.where(single, rollouts.turn_mask, in_baseline)
 
 
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -206,8 +206,8 @@ def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
 def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniforms: Tensor | None = None) -> Decision:
     """What several group and turn filters, name -> options, say together; `{}` keeps all.
 
-    uniforms: as above; group filters need none. A turn that several turn filters together leave alone has company, as
-    where one of them does.
+    uniforms: as above; group filters need none. Where several turn filters together leave one turn of a
+    group, its baseline has the rejected ones, as where one filter does.
 
     >>> from dataclasses import replace
     >>> mask = torch.ones(3, 1, dtype=torch.bool)
@@ -227,7 +227,7 @@ def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniform
         else:
             known = ", ".join([*GROUP_FILTERS, *TURN_FILTERS])
             raise DrKernelError(f"turn filter: found {name!r}, expected one of {known}")
-    return whole & replace(single, in_baseline=with_company(single.in_baseline, rollouts))
+    return whole & replace(single, in_baseline=without_singletons(single.in_baseline, rollouts))
 
 
 def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class Prompts(Protocol):
         training)."""
 
     def extract(self, completion: str, task: Task | None = None) -> str | None:
-        """The submission in a completion's text: source that defines the task's `answer_name`, or None."""
+        """The submission in a completion's text: source that defines the task's `submission_name`, or None."""
 
     def text(self, ids: list[int]) -> str:
         """The text of generated tokens."""
@@ -90,7 +90,7 @@ class CompactPrompts(_Base):
         return [*cut, self._feedback, *encode(self.tokenizer, feedback), self._answer]
 
     def completion(self, source: str, task: Task | None = None) -> list[int]:
-        return [*encode(self.tokenizer, self.answer(source, task) if task else source), self._end]
+        return [*encode(self.tokenizer, self.completion_text(source, task) if task else source), self._end]
 
     @staticmethod
     def opening(task: Task) -> str:
@@ -98,7 +98,7 @@ class CompactPrompts(_Base):
         return condense(task.source) + _precision(task)
 
     @staticmethod
-    def answer(source: str, task: Task) -> str:
+    def completion_text(source: str, task: Task) -> str:
         """The text of a submission that was written for a task."""
         return source
 
@@ -120,13 +120,13 @@ class CanonicalPrompts(CompactPrompts):
         return canonical(task.source, task.entry_point).text + _precision(task)
 
     @staticmethod
-    def answer(source: str, task: Task) -> str:
-        return canonical(task.source, task.entry_point).answer(source, task.entry_point)
+    def completion_text(source: str, task: Task) -> str:
+        return canonical(task.source, task.entry_point).completion(source, task.entry_point)
 
     def extract(self, completion: str, task: Task | None = None) -> str | None:
         if task is None:
             return super().extract(completion)
-        return canonical(task.source, task.entry_point).submission(completion, task.answer_name)
+        return canonical(task.source, task.entry_point).submission(completion, task.submission_name)
 
 
 class ChatPrompts(_Base):
@@ -206,12 +206,12 @@ class ChatPrompts(_Base):
         return TEMPLATE.opening_of(task)
 
     @staticmethod
-    def answer(source: str, task: Task | None = None) -> str:
+    def completion_text(source: str, task: Task | None = None) -> str:
         """The text of a message that submits `source`."""
         return f"```python\n{source.strip()}\n```"
 
     def completion(self, source: str, task: Task | None = None) -> list[int]:
-        return self.reply(self.answer(source))
+        return self.reply(self.completion_text(source))
 
     def ask(self, text: str, first: bool = True, system: str = "") -> list[int]:
         """The tokens of a user's message as it is: those before the first completion, or between two completions.
@@ -229,7 +229,7 @@ class ChatPrompts(_Base):
         return [*encode(self.tokenizer, text), *self._end]
 
     def extract(self, completion: str, task: Task | None = None) -> str | None:
-        name = task.answer_name if task else "ModelNew"
+        name = task.submission_name if task else "ModelNew"
         if self.thinking == "none":
             return extract_code(completion, name)
         return submission_in(completion, name, self._opened)

@@ -122,7 +122,7 @@ class Template:
     """What stands before that where the answer was cut short."""
 
     def opening_of(self, task: Task) -> str:
-        words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
+        words = {"name": task.submission_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
         return self.opening.format(source=task.source.strip(), precision=PRECISION[task.precision], **words)
 
     def revision_of(self, feedback: str, finished: bool) -> str:

@@ -65,7 +65,7 @@ def completion_seed(*names: int | str) -> int:
 
 def no_code(task: Task) -> Verdict:
     """The verdict on a completion without a submission."""
-    return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}.")
+    return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.submission_name}.")
 
 
 def refusal(judge: JudgeProtocol, task: Task) -> str:

@@ -103,7 +103,7 @@ class ChatModel:
         except Refused as error:
             self._refused.append(replace(nothing, refused=str(error)))
             return []
-        source = submission_in(reply.text, task.answer_name)
+        source = submission_in(reply.text, task.submission_name)
         counts = reply.prompt_tokens, reply.tokens
         completion = TaskCompletion(id, reply.text, source, *counts, reply.finished, reply.seconds)
         return [*self._take_refused(), completion]

@@ -128,12 +128,14 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
 
 
 def _not_judged(folders: Sequence[str | Path]) -> list[str]:
-    """On how many answers of each study the judge failed, a sentence each. These count nowhere else."""
+    """On how many completions of each study the judge failed, a sentence each. These count nowhere else."""
     notes = []
     for folder in map(Path, folders):
         rows = read(folder / RESULTS)
         if failed := sum(not record.counts for record in rows):
-            notes.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} answers; they are not counted")
+            notes.append(
+                f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted"
+            )
     return notes
 
 

@@ -54,12 +54,12 @@ def submit(planned: Sequence[Planned], sweep: Path, options: dict[str, Any]) -> 
 
     Held jobs of the sweep are released. Returns what to tell the user; raises DrKernelError where that cannot be known.
     """
-    with alone(sweep):
+    with exclusive(sweep):
         return _submit(planned, sweep, options)
 
 
 @contextlib.contextmanager
-def alone(sweep: Path) -> Iterator[None]:
+def exclusive(sweep: Path) -> Iterator[None]:
     """One command at a time looks at the queue and adds to it."""
     (sweep / queue.FOLDER).mkdir(parents=True, exist_ok=True)
     with open(sweep / queue.FOLDER / "lock", "w") as file:

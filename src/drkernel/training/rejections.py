@@ -15,7 +15,7 @@ IN_A_ROW = 3
 """So many steps in a row without an update are a warning."""
 
 
-def trained_on_nothing(metrics: Mapping[str, float]) -> bool:
+def made_no_update(metrics: Mapping[str, float]) -> bool:
     """Whether no token of a step trained, or no gradient of it was finite."""
     return not metrics.get("kept", 1.0) > 0 or not has_learnt(metrics)
 
@@ -31,11 +31,11 @@ def kept(metrics: Mapping[str, float]) -> str:
 
 
 def lines(config: Config, step: int, metrics: Mapping[str, float], in_a_row: int) -> list[str]:
-    """For the user, where a step trained on nothing: which filter rejected what, with the options that say so.
+    """For the user, where a step made no update: which filter rejected what, with the options that say so.
 
-    in_a_row: how many steps in a row trained on nothing, this one included.
+    in_a_row: how many steps in a row made no update, this one included.
     """
-    if not trained_on_nothing(metrics):
+    if not made_no_update(metrics):
         return []
     on = config.filters.chosen(GROUP_FILTERS | TURN_FILTERS | TOKEN_FILTERS)
     shares = {name: metrics[key] for name in on if (key := f"{name}/kept") in metrics}
@@ -44,10 +44,10 @@ def lines(config: Config, step: int, metrics: Mapping[str, float], in_a_row: int
     why = "; ".join(said) or "no filter is the cause"
     if metrics.get("kept", 0.0) > 0:
         why = f"the gradient is not finite, {100 * metrics['kept']:.0f} % of the tokens were to train"
-    found = [f"step {step} trained on nothing: {why}"]
+    found = [f"step {step} made no update: {why}"]
     if in_a_row >= IN_A_ROW:
         advice = "the policy does not change; loosen the filter that is named, or filters=none shows what is left"
-        found.append(f"warning: {in_a_row} steps in a row trained on nothing: {advice}")
+        found.append(f"warning: {in_a_row} steps in a row made no update: {advice}")
     return found
 
 

@@ -1,11 +1,11 @@
 """Trajectories for `stage=sft`: records of messages become rows of tokens, laid out as a rollout lays them out.
 
 A record has `messages`, user and assistant in turn (a system message may come first), and may have the other columns of
-the paper's cold-start set: `original_python_code`, `entry_point`, `best_round` (from 1; 0: no answer is right),
+the paper's cold-start set: `original_python_code`, `entry_point`, `best_round` (from 1; 0: no submission is right),
 `enable_thinking`. Ours adds `precision`. Its messages are of one of two kinds:
 
     plain    the reference, a submission, feedback, a submission, ...     `policy.prompts` renders them
-    ready    a whole prompt, an answer, a whole prompt, an answer, ...    go through the chat template as they are
+    ready    a whole prompt, a completion, a whole prompt, a completion, ...    go through the chat template as they are
 
 A record is plain where its first message is its `original_python_code`; `sft.messages` may say so instead.
 """
@@ -91,15 +91,15 @@ class Renderer:
     def row(self, dialogue: Dialogue) -> tuple[Row | None, str]:
         """The row of a record, or None; and what happened to it, if anything did."""
         if dialogue.thinking and getattr(self.prompts, "thinking", "none") == "none":
-            return None, "with enable_thinking: prompts here ask for answers without thoughts"
-        answers = [
+            return None, "with enable_thinking: prompts here ask for completions without thoughts"
+        completions = [
             text for number, text in enumerate(dialogue.messages) if number % 2 and self._trains(number, dialogue)
         ]
-        if not all(text.strip() for text in answers):
-            return None, "with an empty answer to train on"
+        if not all(text.strip() for text in completions):
+            return None, "with an empty completion to train on"
         without_thoughts = isinstance(self.prompts, ChatPrompts) and self.prompts.thinking == "none"
-        if without_thoughts and any(tag in text for text in answers for tag in (OPEN, CLOSE)):
-            return None, f"with thoughts ({OPEN}) in an answer: policy.thinking=kept trains on them"
+        if without_thoughts and any(tag in text for text in completions for tag in (OPEN, CLOSE)):
+            return None, f"with thoughts ({OPEN}) in a completion: policy.thinking=kept trains on them"
         if not any(self._trains(number, dialogue) for number in range(len(dialogue.messages))):
             return None, f"without a turn to train on (sft.loss_on={self.options.loss_on})"
         parts = self._parts(dialogue)
@@ -121,10 +121,10 @@ class Renderer:
         return parts[: 1 + max(number for number, (_, trains) in enumerate(parts) if trains)]
 
     def _trains(self, number: int, dialogue: Dialogue) -> bool:
-        turn, is_answer = number // 2 + 1, number % 2 == 1
-        if is_answer and self.options.loss_on == "right":
+        turn, is_completion = number // 2 + 1, number % 2 == 1
+        if is_completion and self.options.loss_on == "right":
             return bool(dialogue.right and dialogue.right[turn - 1])
-        if not is_answer and not (self.options.loss_on_feedback and number):
+        if not is_completion and not (self.options.loss_on_feedback and number):
             return False
         if self.options.loss_on in ("all", "right"):
             return True

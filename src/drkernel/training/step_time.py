@@ -1,7 +1,7 @@
 """What a step takes, in seconds by part, from shapes and settings: to choose sizes by, before anything is loaded.
 
-How long answers will be is not known. They are taken to have half of `engine.max_answer_tokens` in the mean, and the
-longest all of it; tasks PROMPT tokens. P parameters, R ranks, n = trajectories of a rank's engine, T turns:
+How long completions will be is not known. They are taken to have half of `engine.max_answer_tokens` in the mean, and
+the longest all of it; tasks PROMPT tokens. P parameters, R ranks, n = trajectories of a rank's engine, T turns:
 
     generation   prefill, at the MFU of the update, and decoding. The longest trajectory sets the number of decode
                  steps: T x max_answer_tokens, and more where n is larger than `engine.slots`. Each reads all weights
@@ -13,7 +13,7 @@ longest all of it; tasks PROMPT tokens. P parameters, R ranks, n = trajectories 
 
 An H200 took (results/training-h200): for generation of 0.6B 92 s (here 83) and 4.4 s (5.2); for updates of 204,512
 tokens of 0.6B 2.1 s (1.9) and of 1.7B 4.3 s (4.6); for one of 32,768 tokens of 8B with LoRA 4.9 s (5.9). A whole step
-of 8B with LoRA has been measured with short answers alone.
+of 8B with LoRA has been measured with short completions alone.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ REACHED = 0.77
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of prompts, of answers in the mean, of the longest answers, and of feedback."""
+    """Tokens of prompts, of completions in the mean, of the longest completions, and of feedback."""
 
     prompt: int
-    answer: float
+    completion: float
     longest: int
     feedback: int
 
@@ -88,9 +88,9 @@ def generation(config: Config, shape: Shape, trajectories: float, gpu: Gpu, leng
     together, turns = config.engine.tensor_parallel, config.trainer.turns
     number = trajectories * together
     rest = max(0.0, number / config.engine.slots - 1)  # waits until others have ended
-    steps = turns * (lengths.longest + rest * lengths.answer)
-    decoding = number * turns * lengths.answer / steps
-    context = lengths.prompt + turns * (lengths.answer + lengths.feedback) / 2
+    steps = turns * (lengths.longest + rest * lengths.completion)
+    decoding = number * turns * lengths.completion / steps
+    context = lengths.prompt + turns * (lengths.completion + lengths.feedback) / 2
     cache = 2 * 2 * shape.layers * shape.kv_heads * shape.head_size * context * decoding
     read = (2 * shape.parameters + cache) / (gpu.bandwidth * together)
     prefilled = number * (lengths.prompt + turns * lengths.feedback)
@@ -101,9 +101,9 @@ def generation(config: Config, shape: Shape, trajectories: float, gpu: Gpu, leng
 def update(config: Config, shape: Shape, ranks: int, gpu: Gpu, lengths: Lengths) -> float:
     """Seconds of forward and backward over all trajectories."""
     turns, number = config.trainer.turns, config.trainer.prompts * config.trainer.samples
-    whole = lengths.prompt + turns * lengths.answer + (turns - 1) * lengths.feedback
+    whole = lengths.prompt + turns * lengths.completion + (turns - 1) * lengths.feedback
     row = min(int(whole), longest(config))
-    sampled = min(turns * lengths.answer, row)
+    sampled = min(turns * lengths.completion, row)
     trained = adapters(config, shape)
     needed = update_flops(_as_config(shape), [row] * number, int(sampled * number), trained)
     again = 1 + config.trainer.recompute / (3 if trained is None else 2)
@@ -135,8 +135,8 @@ def show(config: Config, ranks: int, console: Console) -> None:
         table.add_row(part, f"{number:.1f}")
     table.add_section()
     table.add_row("a step", f"{sum(parts.values()):.0f}")
-    said = f"{lengths.answer:.0f} tokens in the mean, {lengths.longest} the longest"
-    console.print(f"an estimate of a step on {gpu.name}, if answers have {said}", highlight=False)
+    said = f"{lengths.completion:.0f} tokens in the mean, {lengths.longest} the longest"
+    console.print(f"an estimate of a step on {gpu.name}, if completions have {said}", highlight=False)
     console.print(table)
 
 

@@ -41,7 +41,7 @@ class State:
     cursor: int = 0  # tasks drawn so far
     groups: int = 0  # groups rolled out so far
     skipped: int = 0  # steps without an update
-    idle: int = 0  # steps in a row, up to the present one, that trained on nothing
+    idle: int = 0  # steps in a row, up to the present one, that made no update
     wandb_id: str | None = None
     metrics_offset: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
@@ -97,9 +97,9 @@ def set_up_torch(config: Config, ranks: Ranks) -> None:
 
 
 def log(trainer: Trainer, metrics: dict[str, float]) -> None:
-    """One line of metrics.jsonl, and a shorter one on the console; more where the step trained on nothing."""
+    """One line of metrics.jsonl, and a shorter one on the console; more where the step made no update."""
     state = trainer.state
-    state.idle = state.idle + 1 if rejections.trained_on_nothing(metrics) else 0
+    state.idle = state.idle + 1 if rejections.made_no_update(metrics) else 0
     if trainer.run:
         trainer.run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
     shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hack", "lazy"))

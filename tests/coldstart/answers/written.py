@@ -36,4 +36,4 @@ def task(forward: str, shape: str, *modules: str) -> Task:
 def answer(of: Task) -> str:
     """What a policy would write; empty where there is no answer."""
     source = by_lines(of)
-    return canonical(of.source).answer(source) if source else ""
+    return canonical(of.source).completion(source) if source else ""

@@ -57,7 +57,7 @@ def by_lines(task: Task) -> str | None:
     numbers = {kernel: number for number, kernel in enumerate((k for k in first if k in chosen), 1)}
     calls = {g.makes: g.call(numbers[g.kernel]) for g in every if g.kernel in numbers}
     kernels = [f"{_plan(told, first[kernel].made)}\n{first[kernel].text(number)}" for kernel, number in numbers.items()]
-    return _submission(form, kernels, calls, task.answer_name)
+    return _submission(form, kernels, calls, task.submission_name)
 
 
 def _plan(told: Told, made: Sequence[str]) -> str:

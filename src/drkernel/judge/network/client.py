@@ -3,7 +3,7 @@
     with RemoteJudge(["http://node1:8000", "http://node2:8000"], token=read_token(FILE)) as judge:
         verdict = judge.judge(task, source)
 
-A task always goes to the same server: its preparation is used again, and one machine judges all answers of a group.
+A task always goes to the same server: its preparation is used again, and one machine judges all submissions of a group.
 Which one follows from the addresses and the task alone (rendezvous hashing), so all clients choose alike. Where a
 server is lost, its tasks go to the others, and all other tasks stay where they are. Once it answers again, it gets its
 tasks back. Where all are lost, tasks wait for one.

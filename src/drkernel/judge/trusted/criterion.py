@@ -73,10 +73,10 @@ class Finding:
         return {"correct": self.correct, "why": why, "trials": TRIALS} | times | self.facts
 
 
-def refused(source: str, answer_name: str) -> Finding | None:
+def refused(source: str, submission_name: str) -> Finding | None:
     """What is said without running a source: it is no Python, has no model or no Triton kernel. None for others,
     although a name may be forbidden."""
-    found = static_check.inspect(source, answer_name)
+    found = static_check.inspect(source, submission_name)
     if found and found.reason == "forbidden":
         found = static_check.without_kernel(source)
     return Finding(False, found.to_verdict()) if found else None
@@ -223,7 +223,7 @@ class KernelBenchTrials(Generic[P]):
         policy = self.device.policy
         client = RunnerClient(process, self.config.timeout_s, policy.budget_factor, self.device.pause)
         pair = PairedModels(client, self.prepared, self.seeds, Perturbation.NONE)
-        client.load(self.source, self.prepared.task.answer_name, self.prepared.task.precision)
+        client.load(self.source, self.prepared.task.submission_name, self.prepared.task.precision)
         pair.build(PUBLISHED)
         return pair
 

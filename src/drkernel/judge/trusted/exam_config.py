@@ -25,7 +25,7 @@ class ExamConfig:
     across_shapes: str = "geometric"
 
 
-def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
+def deferred_refusal(config: ExamConfig, source: str, submission_name: str) -> Verdict | None:
     """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
-    found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
+    found = static_check.inspect(source, submission_name) if config.gate and config.price_hacks else None
     return found.to_verdict() if found else None

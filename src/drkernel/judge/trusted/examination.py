@@ -127,7 +127,7 @@ class Examination(Generic[P]):
         return ptx_scan.forbidden(found, of.task.precision, of.narrow)
 
     def _load(self) -> None:
-        self.pair.client.load(self.source, self.prepared.task.answer_name, self.prepared.task.precision)
+        self.pair.client.load(self.source, self.prepared.task.submission_name, self.prepared.task.precision)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:

@@ -66,18 +66,18 @@ class Judging:
         """The verdict on what the static check refuses."""
         if not self.config.gate:
             return None
-        found = static_check.inspect(self.source, self.task.answer_name, not self.config.price_hacks)
+        found = static_check.inspect(self.source, self.task.submission_name, not self.config.price_hacks)
         return found.to_verdict() if found else None
 
     def _by_kernelbench(self, try_kernelbench: Callable[[], Finding]) -> Finding | None:
         if self.config.criterion == "drkernel":
             return None
-        return criterion.refused(self.source, self.task.answer_name) or try_kernelbench()
+        return criterion.refused(self.source, self.task.submission_name) or try_kernelbench()
 
     @property
     def deferred_refusal(self) -> Verdict | None:
         """As `exam_config.deferred_refusal`."""
-        return deferred_refusal(self.config, self.source, self.task.answer_name)
+        return deferred_refusal(self.config, self.source, self.task.submission_name)
 
     def examination(
         self,

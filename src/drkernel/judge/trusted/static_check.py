@@ -45,12 +45,12 @@ def digest(source: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusal | None:
+def inspect(source: str, submission_name: str, expect_kernel: bool = True) -> Refusal | None:
     """Why a submission must not run, or None. Nothing of it is executed.
 
     Args:
         source: text of the submission.
-        answer_name: the class that it must define.
+        submission_name: the class that it must define.
         expect_kernel: whether a source without a Triton kernel is refused as a hack.
     """
     if len(source) > MAX_SOURCE:
@@ -66,8 +66,10 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
     except (ValueError, RecursionError, MemoryError) as error:
         return Refusal("invalid", "syntax_error", f"{type(error).__name__}: {error}")
     tree.body = [node for node in tree.body if not _is_main_block(node)]
-    if not any(isinstance(node, ast.ClassDef | ast.Name) and answer_name in bound_by(node) for node in ast.walk(tree)):
-        return Refusal("invalid", "no_model", f"the source does not define a class {answer_name}")
+    if not any(
+        isinstance(node, ast.ClassDef | ast.Name) and submission_name in bound_by(node) for node in ast.walk(tree)
+    ):
+        return Refusal("invalid", "no_model", f"the source does not define a class {submission_name}")
     names = Names(tree)
     try:
         check = Check(names, tree)

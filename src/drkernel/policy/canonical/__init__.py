@@ -13,8 +13,8 @@
 `forward` runs once on tensors without data, and what is read are the calls that PyTorch sees (trace.py), each in one
 spelling (calls.py). Modules, methods, loops, branches and names that somebody invented are gone.
 
-A submission keeps the reference's constructor, since it has to have the same parameters. So an answer has kernels and
-`forward` alone, in canonical names, and of `forward` only what differs (edits.py): `t1` stands for the lines that
+A submission keeps the reference's constructor, since it has to have the same parameters. So a completion has kernels
+and `forward` alone, in canonical names, and of `forward` only what differs (edits.py): `t1` stands for the lines that
 compute it, at other sizes too (sizes.py), and a call stands for all blocks that are alike (repeats.py). Of a long
 program the first lines are told. `Canonical.submission` makes a whole file of it (form.py).
 """

@@ -1,8 +1,8 @@
-"""Answers that say what they change: a name of the canonical form stands for the reference's lines that compute it.
+"""Completions that say what they change: a name of the canonical form stands for the reference's lines that compute it.
 
     def forward(self, in0):                         def forward(self, in0):
         t0 = self.m0(in0)                               t2 = torch.empty_like(t0)
-        t1 = F.relu(t0)           <-- the form          kernel[...](t0, in0, t2, ...)     <-- an answer
+        t1 = F.relu(t0)           <-- the form          kernel[...](t0, in0, t2, ...)     <-- a completion
         t2 = t1 + in0                                   return t3
         t3 = self.m1(t2)
         return t3
@@ -57,7 +57,7 @@ def expanded(methods: str, told: Told, functions: Collection[str] = ()) -> str:
 
     Args:
         methods: source that begins with `def forward`.
-        functions: the names of the answer's own functions.
+        functions: the names of the completion's own functions.
     """
     try:
         forward = _forward(ast.parse(methods))
@@ -245,7 +245,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 class _Spelled(ast.NodeTransformer):
-    """Expressions in one spelling, as far as answers and canonical forms differ."""
+    """Expressions in one spelling, as far as completions and canonical forms differ."""
 
     def visit_List(self, node: ast.List) -> ast.AST:
         return ast.Tuple([self.visit(part) for part in node.elts], node.ctx)

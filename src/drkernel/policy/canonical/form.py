@@ -24,7 +24,7 @@ import triton.language as tl
 _IMPORTED = {"torch", "nn", "F", "triton", "tl"}
 _FORWARD = "def forward(self"
 MOST_LINES, SHOWN = 40, 32
-"""Of a form with more lines, so many are told: an answer changes these and, with them, all that are alike."""
+"""Of a form with more lines, so many are told: a completion changes these and, with them, all that are alike."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Canonical:
     paths: Mapping[str, str] = field(default_factory=dict)
     """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
     told: Told = field(default_factory=Told)
-    """The lines, which answers need not repeat (edits.py)."""
+    """The lines, which completions need not repeat (edits.py)."""
     digits: Mapping[str, str] = field(default_factory=dict)
     """Numbers of which the text has fewer digits, by what it has (numbers.py)."""
 
-    def answer(self, submission: str, entry_point: str = "Model") -> str:
+    def completion(self, submission: str, entry_point: str = "Model") -> str:
         """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
         without the reference's own lines. As it is where it is no Python."""
         try:
@@ -65,11 +65,11 @@ class Canonical:
                 parts.append(told.visit(node))
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
 
-    def submission(self, answer: str, name: str = "ModelNew") -> str | None:
-        """The submission that an answer stands for; None where it has no `forward`."""
+    def submission(self, completion: str, name: str = "ModelNew") -> str | None:
+        """The submission that a completion stands for; None where it has no `forward`."""
         if self.frame is None:
-            return answer if answer.strip() else None
-        kernels, start, methods = answer.partition(_FORWARD)
+            return completion if completion.strip() else None
+        kernels, start, methods = completion.partition(_FORWARD)
         if not start:
             return None
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
@@ -88,7 +88,7 @@ class Frame:
     before: str
     """Imports, constants, functions and classes."""
     statements: frozenset[str]
-    """Those of `before`, which no answer repeats."""
+    """Those of `before`, which no completion repeats."""
     constructor: str
     """`__init__` and the methods that it calls, without indentation; empty where there is none."""
     bases: str

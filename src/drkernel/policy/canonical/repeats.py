@@ -1,15 +1,15 @@
-"""Calls of an answer's own functions, wherever the reference has the lines that they stand for.
+"""Calls of a completion's own functions, wherever the reference has the lines that they stand for.
 
     t0 = self.m0(in0)   # F.conv2d(...)
     t1 = F.relu(t0)
-    t2 = t1 + in0                            t2 = f1(t0, in0)    <-- an answer, so
+    t2 = t1 + in0                            t2 = f1(t0, in0)    <-- a completion, so
     t3 = self.m1(t2)    # F.conv2d(...)
     t4 = F.relu(t3)
     t5 = t4 + t2                             t5 = f1(t3, t2)
 
-An answer that changes a block of a network changes all blocks that are alike. They have the same lines but for names:
-the same calls, modules with the same arguments, values of the same rank and dtype whose dimensions are 1 in the same
-places, and windows of the same size.
+A completion that changes a block of a network changes all blocks that are alike. They have the same lines but for
+names: the same calls, modules with the same arguments, values of the same rank and dtype whose dimensions are 1 in the
+same places, and windows of the same size.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SHAPES = re.compile(r"(?<= )\([\d, ]*\)|normalized_shape=\([\d, ]*\)")
 
 
 def repeated(body: Sequence[ast.stmt], functions: Collection[str], told: Told) -> dict[str, Line]:
-    """The calls that follow from those of an answer, by what they make.
+    """The calls that follow from those of a completion, by what they make.
 
     Args:
-        body: of an answer's `forward`, in canonical names.
-        functions: the names of the answer's own functions.
+        body: of a completion's `forward`, in canonical names.
+        functions: the names of the completion's own functions.
     """
     calls = [one for one in body if _made_by(one, functions) in told.makers]
     if not calls:

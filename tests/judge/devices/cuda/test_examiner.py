@@ -149,7 +149,7 @@ def test_areas_for_which_there_is_no_room_beside_others_are_tried_again_alone(mo
 
     (tmp_path / "kernels").mkdir()
     ledger = SimpleNamespace(limit=10, hold=lambda size: contextlib.nullcontext(0.0))
-    mine = SimpleNamespace(_ledger=ledger, _share=lambda *_: 5, _fit=full, _give_back=lambda: None)
+    mine = SimpleNamespace(_ledger=ledger, _share=lambda *_: 5, _fit=full, _free_large=lambda: None)
     mine._prepared_task = lambda task: SimpleNamespace(footprint=Footprint(0, 0, 0))
     found = GpuExaminer.judge(mine, None, "", tmp_path / "kernels", False)
     assert found == {"inconclusive": "GpuBusy: no room"} and not (tmp_path / "kernels").exists()

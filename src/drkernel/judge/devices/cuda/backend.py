@@ -138,7 +138,7 @@ class CudaBackend:
         now, found = time.monotonic(), []
         for job, since, slot in list(self._doing.values()):
             slot.tell_where()
-            what = "prepares" if job.source is None else "examines an answer to"
+            what = "prepares" if job.source is None else "examines a submission to"
             found.append(f"examiner {job.examiner} {what} {job.task.id} for {now - since:.1f} s")
         return found
 

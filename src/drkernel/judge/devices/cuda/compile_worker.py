@@ -49,7 +49,7 @@ class CompileWorker:
         calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
         timeout_s = max(precompile.MIN_TIMEOUT_S, config["timeout_s"])
         process = self._zygote.start()
-        given = process, source, task.answer_name, calls, body["missing"], folder, self._shared, timeout_s
+        given = process, source, task.submission_name, calls, body["missing"], folder, self._shared, timeout_s
         compiled = precompile.outcome(process, timeout_s, lambda: precompile.precompile(*given))
         refused = _refusal(compiled, source)
         if isinstance(compiled, precompile.Compiled) and refused is None:
@@ -61,10 +61,11 @@ class CompileWorker:
     def _refused(self, task: Task, source: str) -> dict[str, Any] | None:
         """The reply to what the static check refuses, unless KernelBench's criterion wants it to run all the same."""
         config = self._config
-        found = static_check.inspect(source, task.answer_name, not config["price_hacks"]) if config["gate"] else None
+        name = task.submission_name
+        found = static_check.inspect(source, name, not config["price_hacks"]) if config["gate"] else None
         if config["criterion"] == "drkernel":
             return as_reply(found.to_verdict()) if found else None
-        kernelbench = criterion.refused(source, task.answer_name)
+        kernelbench = criterion.refused(source, name)
         return self._ended(found.to_verdict(), kernelbench) if found and kernelbench else None
 
     def _ended(self, own: Verdict, kernelbench: Finding | None = None) -> dict[str, Any]:

@@ -165,8 +165,8 @@ class GpuExaminer:
             self._release()
             expect_memory(exclusive, lambda: self._buffers.fit(needs))
 
-    def _give_back(self) -> None:
-        """Gives back what a large task took, for which other examiners may wait."""
+    def _free_large(self) -> None:
+        """Frees what a large task took, for which other examiners may wait."""
         if self._buffers.large:
             self._release()
             self._buffers.fit(Footprint(0, 0, 0))
@@ -180,7 +180,7 @@ class GpuExaminer:
             try:
                 yield
             finally:
-                self._give_back()
+                self._free_large()
 
     def _release(self) -> None:
         while self._pool.terminating:
@@ -212,7 +212,7 @@ class GpuExaminer:
                 return {"inconclusive": f"GpuBusy: {busy}"}
             finally:
                 shutil.rmtree(kernels, ignore_errors=True)
-                self._give_back()
+                self._free_large()
 
     def _judge(
         self, task: Task, source: str, kernels: Path, exclusive: bool, needs: Footprint, waited_s: float

@@ -39,7 +39,7 @@ def refusal(start: Callable[[], Process], task: Task, train: bool, source: str, 
     if call is None:
         return None
     process, timeout_s = start(), max(MIN_TIMEOUT_S, timeout_s)
-    found = outcome(process, timeout_s, lambda: _failures(process, call, source, task.answer_name, timeout_s))
+    found = outcome(process, timeout_s, lambda: _failures(process, call, source, task.submission_name, timeout_s))
     return found if isinstance(found, Verdict) else verdict_of_failure(found[0], source) if found else None
 
 

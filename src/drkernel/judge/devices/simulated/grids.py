@@ -228,7 +228,7 @@ def _launched(
     process = start()
     try:
         client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
-        client.load(submission.written, prepared.task.answer_name, prepared.task.precision)
+        client.load(submission.written, prepared.task.submission_name, prepared.task.precision)
         return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
     finally:
         process.end()
