@@ -14,7 +14,7 @@ from tests.imports import ROOT, imports, modules
 pytestmark = pytest.mark.xdist_group("layout")  # one worker reads the imports
 
 FLOORS = (
-    {"types", "hardware"},
+    {"types", "hardware", "seeds"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},

@@ -7,7 +7,6 @@ written and not prefer them, so that reinforcement learning has something to fin
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.canonical import canonical
+from drkernel.seeds import seed_of
 from drkernel.training.sft_data import NOT_JUDGED
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -205,9 +205,8 @@ def in_canonical_form(row: dict[str, Any]) -> dict[str, Any]:
 
 def row_of(task: Task, number: int) -> dict[str, Any]:
     """What a row says of its task."""
-    digest = hashlib.sha256(f"{task.id}/{task.digest}/{number}".encode()).digest()
     return {
-        "uuid": int.from_bytes(digest[:8], "big") >> 1,
+        "uuid": seed_of(task.id, task.digest, number),
         "entry_point": task.entry_point,
         "repo_name": "drkernel",
         "module_name": task.id,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from drkernel.config import LoraConfig
 from drkernel.policy.dtensor import fill, local
 from drkernel.policy.model import Policy, plain_name
+from drkernel.seeds import weight_seed
 from drkernel.types import DrKernelError
 
 GOLDEN = -1_640_531_535
@@ -75,7 +75,7 @@ def add_adapters(policy: Policy, settings: LoraConfig) -> Policy:
 def draw_adapters(policy: Policy, seed: int) -> None:
     """A uniform within 1 / sqrt(in), as peft has it; B = 0. A function of seed and name alone, not of the ranks."""
     for name, layer in adapted(policy.model):
-        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+        generator = torch.Generator().manual_seed(weight_seed(seed, name))
         bound = layer.in_features**-0.5
         drawn = torch.empty(layer.lora_A.weight.shape).uniform_(-bound, bound, generator=generator)
         fill(layer.lora_A.weight, drawn)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
-from drkernel.rollout.verdicts import VerdictQueue, completion_seed, judged, no_code, resolved
+from drkernel.rollout.verdicts import VerdictQueue, judged, no_code, resolved
+from drkernel.seeds import seed_of
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class _Rollout:
             id=episode.request_id(turn),
             prompt_ids=list(tokens),
             max_tokens=self.config.max_tokens,
-            seed=completion_seed(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
+            seed=seed_of(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
             parent=parent,
             sampling=self.config.sampling,
         )

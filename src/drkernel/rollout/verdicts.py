@@ -1,8 +1,7 @@
-"""What rollouts and studies share: the verdicts under way, and the seeds of completions."""
+"""What rollouts and studies share: the verdicts under way."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -51,16 +50,6 @@ class VerdictQueue:
             wait = False
             self.pending -= 1
             then(*arguments)
-
-
-def completion_seed(*names: int | str) -> int:
-    """63 bits that name one completion of a run, the same on every machine: SHA-256 of the names.
-
-    >>> completion_seed(0, 3, 1, 2) == completion_seed(0, 3, 1, 2) != completion_seed(0, 3, 2, 1)
-    True
-    """
-    digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def no_code(task: Task) -> Verdict:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from drkernel.judge import JudgeProtocol, NotPrepared
 from drkernel.rollout import RolloutProgress
-from drkernel.rollout.verdicts import VerdictQueue, completion_seed, no_code, resolved
+from drkernel.rollout.verdicts import VerdictQueue, no_code, resolved
 from drkernel.scaling import records
 from drkernel.scaling.models import Model, TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.scaling.solutions import Solution
 from drkernel.scaling.strategies import Ask, JudgedCall, Strategy
+from drkernel.seeds import seed_of
 from drkernel.types import DrKernelError, Task, Verdict
 
 CHECKING = 4
@@ -244,7 +245,7 @@ class _Study:
     def _ask(self, trial: _Trial, ask: Ask) -> bool:
         """Requests a turn, with fewer turns shown where the context is short; False where the chain is full."""
         id = f"{trial.task.id}/{trial.number}/{ask.call}"
-        seed = completion_seed(self.seed, trial.task.id, trial.number, ask.call)
+        seed = seed_of(self.seed, trial.task.id, trial.number, ask.call)
         while not (fits := self.model.add(id, trial.task, [trial.turns[call] for call in ask.shown], seed)):
             if (smaller := ask.smaller()) is None:
                 break

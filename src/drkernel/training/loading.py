@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,6 +27,7 @@ from drkernel.policy.attention import ATTENTION
 from drkernel.policy.dtensor import fill, local
 from drkernel.policy.lora import add_adapters, draw_adapters, is_adapter
 from drkernel.policy.model import Base, Policy
+from drkernel.seeds import weight_seed
 from drkernel.training.checkpoint import one_line
 from drkernel.training.ranks import Ranks
 from drkernel.training.sharding import compute_dtype, parameters, shard
@@ -124,7 +124,7 @@ def random_policy(
     for name, parameter in _base_weights(policy):
         whole = torch.empty(parameter.shape, device=ranks.device)
         if whole.ndim > 1:
-            generator = torch.Generator(ranks.device).manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+            generator = torch.Generator(ranks.device).manual_seed(weight_seed(seed, name))
             whole.normal_(0.0, config.initializer_range, generator=generator)
         else:
             whole.fill_(0.0 if name.endswith("bias") else 1.0)

@@ -18,7 +18,7 @@ _ADDED = 3527539
 def generator(seed: int, number: int) -> torch.Generator:
     """For what is drawn once per epoch (the order of tasks) or once per step (the uniforms of filters).
 
-    Completions have seeds of their own (`drkernel.rollout.verdicts.completion_seed`).
+    Completions have seeds of their own (`drkernel.seeds.seed_of`).
     """
     return torch.Generator().manual_seed(mixed(seed, number))
 
