@@ -65,20 +65,17 @@ class Training:
 
 
 GRID = [
-    ("8M", 1, 2),
-    ("8M", 4, 8),
-    ("8M", 16, 32),
-    ("8M", 1, 1),
-    ("8M", 1, 4),
-    ("3M", 1, 2),
-    ("25M", 1, 2),
-    ("60M", 1, 2),
+    *(("8M", 1, 3), ("8M", 4, 12), ("8M", 16, 48)),
+    *(("60M", 1, 3), ("25M", 1, 3), ("3M", 1, 3)),
+    *(("8M", 1, 1), ("8M", 1, 6)),
 ]
 """Shape, part of the rows, epochs: fewer rows, of the same tokens in all; fewer and more tokens; other shapes."""
 
 
 def main(options: argparse.Namespace) -> int:
     trainings = [Training(*each, seed) for seed in range(options.seeds) for each in GRID]
+    if options.report:
+        return report(options.out, [each for each in trainings if is_done(options.out, each)])
     gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
     for place in range(options.at_once):
         gpus.put(str(place % max(1, torch.cuda.device_count())))
@@ -109,7 +106,7 @@ def train(out: Path, training: Training, gpu: str) -> None:
         export(new_policy(len(tokenizer), seed=training.seed, **SHAPES[training.shape], **ids), start, tokenizer)
     files = ",".join(str(path) for path in sorted((out / "sets").glob("*.parquet"))[:: training.part])
     run(
-        *("train.py", "stage=sft", f"policy.path={start}", "policy.prompts=compact", f"sft.data=[{files}]"),
+        *("train.py", "stage=sft", f"policy.path={start}", "policy.prompts=canonical", f"sft.data=[{files}]"),
         *("sft.optimizer=muon", "sft.loss_on=right", "sft.batch_tokens=65536", f"sft.epochs={training.epochs}"),
         *(f"sft.lr={RATES[training.shape]}", "sft.lr_warmup_share=0.05", "sft.lr_end=0.05", "sft.held_out=0.01"),
         *("trainer.micro_batch_tokens=69632", "trainer.compile=true", "trainer.gpus=1", f"seed={training.seed}"),
@@ -120,9 +117,9 @@ def train(out: Path, training: Training, gpu: str) -> None:
 
 
 def evaluate(out: Path, training: Training, study: str, gpu: str, options: argparse.Namespace) -> None:
-    """OUT/NAME/STUDY/results.jsonl."""
+    """OUT/NAME/STUDY, a study's folder."""
     folder = out / training.name
-    if (folder / study / "report.json").exists():
+    if (folder / study / "report").exists():
         return
     run(
         *("evaluate.py", f"policy.path={folder / 'policy'}", "policy.prompts=canonical", "judge=simulated"),
@@ -131,6 +128,10 @@ def evaluate(out: Path, training: Training, study: str, gpu: str, options: argpa
         gpu=gpu,
         log=out / f"{training.name}-{study}.log",
     )
+
+
+def is_done(out: Path, training: Training) -> bool:
+    return all((out / training.name / study / "report").exists() for study in STUDIES)
 
 
 def run(*command: str, gpu: str, log: Path) -> None:
@@ -204,13 +205,13 @@ def parameters(config: dict[str, Any]) -> int:
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     pyplot = judging.pyplot()
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6), sharey=True, constrained_layout=True)
-    base = {"shape": "8M", "part": 1, "epochs": 2}
+    base = {"shape": "8M", "part": 1, "epochs": 3}
     for axis, (name, free) in zip(
         axes, (("rows", ("part", "epochs")), ("parameters", ("shape",)), ("tokens", ("epochs",))), strict=True
     ):
         for key, marker in (("right", "o"), ("fast", "s")):
             shown = [r for r in rows if all(r[k] == v for k, v in base.items() if k not in free)]
-            shown = [r for r in shown if name != "rows" or r["part"] * 2 == r["epochs"]]
+            shown = [r for r in shown if name != "rows" or r["part"] * 3 == r["epochs"]]
             axis.plot([r[name] for r in shown], [100 * numpy.mean(r[key]) for r in shown], marker, label=key)
         axis.set(xscale="log", xlabel=name)
         axis.grid(alpha=0.3)
@@ -225,5 +226,6 @@ if __name__ == "__main__":
     parser.add_argument("--at-once", type=int, default=4, help="trainings and studies, on all GPUs together")
     parser.add_argument("--workers", type=int, default=4, help="of each study's judge")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--report", action="store_true", help="of what is there; nothing is trained")
     parser.add_argument("evaluate", nargs="*", help="further overrides of evaluate.py")
     sys.exit(main(parser.parse_args()))
