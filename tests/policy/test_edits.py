@@ -95,6 +95,7 @@ def get_init_inputs():
     ("forward", "line"),
     [
         ("return x @ x.mT * self.scale", "t1 * in0.shape[-1] ** -0.5"),
+        ("return (x @ x.mT).half().float() / x.shape[2] ** 0.5", "t3 / in0.shape[-1] ** 0.5"),
         ("return x @ x.mT * 0.125", "t1 * 0.125"),  # written as it is, so that no size decides it
         ("return x @ x.mT / 8.0", "t1 / 8.0"),
         ("return torch.sigmoid(x * 8)", "in0 * 8.0"),

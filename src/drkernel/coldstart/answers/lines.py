@@ -95,7 +95,7 @@ def _with_lines(form: Canonical, kernels: Sequence[str], lines: Sequence[str], n
     """The submission whose `forward` says these lines."""
     head, *_, last = form.text.splitlines()
     answer = "\n".join([head.partition("  #")[0], *(f"    {line}" for line in lines), last, ""])
-    return form.submission("".join([*kernels, answer]), name) or ""
+    return form.whole("".join([*kernels, answer]), name) or ""
 
 
 def _made_by(source: str) -> dict[str, str]:

@@ -85,7 +85,7 @@ def called(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
         return Call(ALIASES, args[:1])
     special = _SPECIAL.get(name)
     found = special(func, args, words, made) if special else None
-    return found or _infix(name, args, words) or _named(_OTHER_NAMES.get(name, name), func, args, words)
+    return found or _infix(name, args, words) or _named(_OTHER_NAMES.get(name, name), func, args, words, made)
 
 
 @functools.cache
@@ -125,14 +125,16 @@ def _batch_norm(func: Callable, args: Sequence[Any], words: Mapping[str, Any], m
     return Call("batch_norm", [given["input"], None, None], rest)
 
 
-def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Call:
+def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:
     """A call with its tensors first, as far as none is left out before them, and everything else by name, without what
     is the default."""
     tensors: list[Any] = []
     rest: dict[str, Any] = {}
-    rank = next((len(ref.shape) for ref in leaves(args) if isinstance(ref, Ref)), 0) + (name == "stack")
+    first = next((ref for ref in leaves(args) if isinstance(ref, Ref)), None)
+    rank = (len(first.shape) if first else 0) + (name == "stack")
+    tells_dtype = name in _MAKERS or (first is not None and {ref.dtype for ref in made} != {first.dtype})
     for word, value, place in bound(func, _OTHER_NAMES.get(_name(func), _name(func)), args, words):
-        if word in _UNTOLD or value is None or (word == "dtype" and name not in _MAKERS):
+        if word in _UNTOLD or value is None or (word == "dtype" and not tells_dtype):
             continue
         if word == "size" and type(value) is int and name.removeprefix("new_") in _MAKERS:
             value = [value]

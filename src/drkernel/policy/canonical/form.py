@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from drkernel.policy.canonical.edits import expanded, lines_of, shortened
 from drkernel.policy.canonical.numbers import Rounded, with_all_digits
+from drkernel.policy.canonical.repairs import repaired
 from drkernel.policy.canonical.told import Told
 from drkernel.policy.canonical.trace import Untold, trace
 
@@ -66,11 +67,16 @@ class Canonical:
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
 
     def submission(self, completion: str, name: str = "ModelNew") -> str | None:
-        """The submission that a completion stands for; None where it has no `forward`."""
+        """The submission that a completion stands for, without what cannot be right (repairs.py); None where it has no
+        `forward`."""
         if self.frame is None:
             return completion if completion.strip() else None
+        return self.whole(repaired(completion, self.told, self.text, self.frame.before), name)
+
+    def whole(self, completion: str, name: str = "ModelNew") -> str | None:
+        """As `submission`, of a completion that is right."""
         kernels, start, methods = completion.partition(_FORWARD)
-        if not start:
+        if not start or self.frame is None:
             return None
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
@@ -223,7 +229,7 @@ def _path(node: ast.expr) -> str | None:
             return ""
         case ast.Attribute(value=value, attr=name):
             before = _path(value)
-        case ast.Subscript(value=value, slice=ast.Constant(value=int() as place)):
+        case ast.Subscript(value=value, slice=ast.Constant(value=int() | str() as place)):
             before, name = _path(value), str(place)
         case _:
             return None
@@ -237,5 +243,7 @@ def _arguments(method: ast.FunctionDef) -> dict[str, str]:
 
 
 def _indexed(path: str) -> str:
-    """`self.net[0].weight` of `self.net.0.weight`."""
-    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+    """`self.net[0].weight` of `self.net.0.weight`; a key that is no name is one in brackets, too."""
+    first, *parts = path.split(".")
+    keys = [f"[{part}]" if part.isdigit() else f".{part}" if part.isidentifier() else f"[{part!r}]" for part in parts]
+    return first + "".join(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ _LEAVES = (
     nn.Transformer,
 )
 """Modules that are told as they are."""
+ROLES = re.compile(r"(in_proj_)?(weight|bias)|running_(mean|var)")
+"""What tensors of PyTorch's modules are called. Others have names that somebody invented."""
 
 
 def holds_tensors(module: nn.Module) -> bool:

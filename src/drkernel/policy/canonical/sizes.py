@@ -339,6 +339,9 @@ def _factor(
     if type(value) is not float or not isinstance(other, Ref) or value <= 0 or value in literals.points:
         return value
     maker = makers.get(id(other))
+    while maker and maker.name == "to":
+        other = maker.refs[0]
+        maker = makers.get(id(other))
     if maker and maker.name == "sum" and isinstance(dim := maker.words.get("dim"), int):
         summed = maker.tensors[0]
         return Size(f"{summed.name}.shape[{dim}]") if summed.shape[dim] == value else value

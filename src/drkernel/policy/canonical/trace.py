@@ -25,8 +25,9 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.held import holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.held import ROLES, holds_tensors, numbers_of, tensors, whole
 from drkernel.policy.canonical.literals import Literals
+from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
 from drkernel.policy.canonical.sizes import general, without_window
@@ -125,8 +126,8 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     for path, tensor in tensors(model):
         recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
     for place, value in enumerate(inputs):
-        if isinstance(value, Tensor):
-            recorder.take(value, f"in{place}")
+        for name, tensor in tensors_in(value, f"in{place}"):
+            recorder.take(tensor, name)
     for path, module in model.named_modules():
         is_told = holds_tensors(module) or isinstance(module, nn.GroupNorm)  # whose groups the submission may ask for
         if type(module).__module__.startswith("torch.nn.modules") and is_told:
@@ -308,8 +309,8 @@ class _Recorder(TorchFunctionMode):
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
             self._keep(line.call, suited, before, f"{makes} = {suited.text}")
             yield f"{makes} = {(suited if line.call.infix else line.call).text}{_beside(line, told)}"
-        self.general.append(f"return {', '.join(ref.name for ref in returned)}")
-        yield self.general[-1]
+        self.general.append(f"return {written_result(result, lambda tensor: self._ref(tensor).name)}")
+        yield f"return {', '.join(ref.name for ref in returned)}"
 
     def _keep(self, call: Call, guess: Call, number: int, text: str) -> None:
         self.calls.append(call)
@@ -325,7 +326,7 @@ class _Recorder(TorchFunctionMode):
         for ref in call.refs:
             if ref.path and not ref.name:
                 owner, _, role = ref.path.rpartition(".")
-                has_role = owner and not role.isdigit()  # one of a list of parameters is called as a whole
+                has_role = owner and ROLES.fullmatch(role)  # others have names that somebody invented
                 ref.name = f"self.{named(owner)}.{role}" if has_role else f"self.{named(ref.path)}"
 
 
@@ -379,6 +380,8 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _told(value: Any) -> str:
+    if isinstance(value, tuple | list) and any(isinstance(part, Tensor) for part in leaves(value)):
+        return f"({', '.join(map(_told, value))})"
     if not isinstance(value, Tensor):
         return repr(value)
     kind = _dtype(value)

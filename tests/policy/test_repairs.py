@@ -1,0 +1,146 @@
+"""What of an answer cannot be right is left out, so that what can be right stands alone."""
+
+import pytest
+
+from drkernel.policy.canonical import canonical
+
+TASK = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Scaled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * self.gain
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.second, self.scaled = nn.Linear(width, width), nn.Linear(width, width), Scaled(width)
+
+    def forward(self, x, state):
+        h, (c, d) = x, state
+        y = torch.relu(self.first(h)) + c
+        z = torch.relu(self.second(y)) * d
+        return {"y": y, "z": self.scaled(z)}
+
+def get_inputs():
+    return [torch.randn(4, 32), (torch.randn(4, 32), torch.randn(32))]
+
+def get_init_inputs():
+    return [32]
+"""
+FORM = canonical(TASK)
+KERNEL = """\
+@triton.jit
+def kernel{n}(t0_ptr, o_ptr, T, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    t0 = tl.load(t0_ptr + i, mask=i < T)
+    tl.store(o_ptr + i, tl.maximum({used}, 0.0), mask=i < T)
+def f{n}(t0):
+    o = torch.empty_like(t0)
+    kernel{n}[triton.cdiv(o.numel(), 1024),]({given}, BLOCK=1024)
+    return o
+"""
+RIGHT = KERNEL.format(n=1, used="t0", given="t0, o, o.numel()")
+
+
+def forward(*lines: str, head: str = "def forward(self, in0, in1):", result: str = "return t2, t6") -> str:
+    return "\n".join([head, *(f"    {line}" for line in (*lines, result)), ""])
+
+
+def written(answer: str) -> list[str]:
+    """The lines of `forward` in the submission that an answer stands for, and what `ast` cannot take is an error."""
+    source = FORM.submission(answer)
+    compile(source, "submission", "exec")
+    lines = source[source.index("    def forward(self, in0") :].splitlines()
+    return [line.strip() for line in lines]
+
+
+def test_the_form_that_they_are_about():
+    assert FORM.text.splitlines() == [
+        "def forward(self, in0, in1):  # in0: (4, 32); in1: ((4, 32), (32,))",
+        "    t0 = self.m0(in0)  # F.linear(weight (32, 32), bias)",
+        "    t1 = F.relu(t0)",
+        "    t2 = t1 + in1[0]",
+        "    t3 = self.m1(t2)  # F.linear(weight (32, 32), bias)",
+        "    t4 = F.relu(t3)",
+        "    t5 = t4 * in1[1]  # t4: (4, 32); in1[1]: (32,)",
+        "    t6 = t5 * self.m2  # t5: (4, 32); m2: (32,)",
+        "    return t2, t6",
+    ]
+
+
+def test_what_is_right_stays():
+    lines = written(RIGHT + forward("t1 = f1(t0)"))
+    assert "t1 = f1(t0)" in lines and "t4 = f1(t3)" in lines  # which is alike
+
+
+def test_the_result_has_the_form_of_the_reference():
+    assert written(RIGHT + forward("t1 = f1(t0)"))[-1] == "return {'y': t2, 'z': t6}"
+
+
+@pytest.mark.parametrize("head", ["def forward(self, in0):", "def forward(self, in0, in0):", "def forward(self, x):"])
+def test_the_arguments_are_those_of_the_reference(head):
+    assert written(RIGHT + forward("t1 = f1(t0)", head=head))[0] == "def forward(self, in0, in1):"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        KERNEL.format(n=2, used="t7", given="t0, o, o.numel()"),  # a value that it did not load
+        KERNEL.format(n=2, used="t0", given="t0, o"),  # an argument is missing
+        KERNEL.format(n=2, used="t0", given="t0, t0, o, o.numel()"),  # one too many
+        KERNEL.format(n=2, used="(t0", given="t0, o, o.numel()"),  # no Python
+        KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("o_ptr, T", "T, T"),  # one twice
+        "'t4 = F.relu(t3)\"\n" + KERNEL.format(n=2, used="t9", given="t0, o, o.numel()"),
+    ],
+)
+def test_a_kernel_that_cannot_run_takes_no_other_with_it(wrong):
+    lines = written(RIGHT + wrong + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+    assert "t1 = f1(t0)" in lines and "t4 = f2(t3)" not in lines
+
+
+def test_a_plan_whose_quotes_do_not_match_is_left_out():
+    assert "t1 = f1(t0)" in written("'t1 = torch.einsum('ab->ab', t0)\"\n" + RIGHT + forward("t1 = f1(t0)"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "t4 = f1(t2)",  # between them is a layer whose weights it is not given
+        "t6 = f1(t5)",  # reads the gain, which it is not given
+        "t4 = f1(t0)",  # another value
+        "t4 = f1(self.m1.bias)",
+        "t4 = f1(self.m7)",
+        "t4 = f1(t3, t3)",
+        "t4 = f1(t44)",
+    ],
+)
+def test_a_call_is_given_what_the_lines_are_given_that_it_stands_for(call):
+    lines = written(RIGHT + forward("t1 = f1(t0)", call))
+    assert "t1 = f1(t0)" in lines and call not in lines
+
+
+def test_an_answer_of_which_nothing_is_left_stays_as_it_is():
+    answer = RIGHT + forward("t4 = f1(t2)")
+    assert "t4 = f1(t2)" in written(answer)
+
+
+def test_tensors_with_names_of_somebody_elses_are_called_as_wholes():
+    held = "self.params = nn.ParameterDict({'0_gain': torch.ones(width)})"
+    source = TASK.replace("self.gain = nn.Parameter(torch.ones(width))", held).replace(
+        "self.gain", "self.params['0_gain']"
+    )
+    form = canonical(source)
+    assert "t6 = t5 * self.m2" in form.text
+    assert "self.scaled.params['0_gain']" in form.submission(RIGHT + forward("t1 = f1(t0)"))
+
+
+def test_a_type_that_a_call_is_asked_for_is_told():
+    source = TASK.replace("torch.relu(self.first(h)) + c", "self.first(h) + torch.ones_like(c > 0, dtype=c.dtype)")
+    assert "dtype=torch.float32" in canonical(source).text
