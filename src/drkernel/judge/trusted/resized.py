@@ -35,38 +35,60 @@ def references(
     ]
     names = {name for change in changes for name in change}
     changes.append({name: size // 2 for name, size in base.constants.items() if name in names and size > 1})
-    found = (_resized(reference, base, change, seed, masked) for change in changes)
+    kept = _Kept(base, seed, masked)
+    found = (_resized(reference, kept, change) for change in changes)
     return [other for other in found if other]
 
 
-def _resized(
-    reference: Reference, base: Reference, change: Mapping[str, int], seed: int, masked: bool
-) -> Reference | None:
+def _resized(reference: Reference, kept: _Kept, change: Mapping[str, int]) -> Reference | None:
     """With as many of these sizes as the model takes."""
-    fit = {name: size for name, size in change.items() if _takes(base, {name: size}, seed, masked)}
-    for sizes in (fit, dict([*fit.items()][:1])):
-        if sizes and _takes(base, sizes, seed, masked):
-            return Reference(reference.task, {**reference.constants, **sizes})
+    untold = {name: size for name, size in change.items() if kept.is_told_nothing_of({name: size})}
+    sizes = untold if kept.takes(untold) else {n: size for n, size in untold.items() if kept.takes({n: size})}
+    for chosen in (sizes, dict([*sizes.items()][:1])):
+        if chosen and (chosen is untold or kept.takes(chosen)):
+            return Reference(reference.task, {**reference.constants, **chosen})
     return None
 
 
-def _takes(base: Reference, sizes: Mapping[str, int], seed: int, masked: bool) -> bool:
-    """Whether a model takes inputs of these sizes after others as it takes them first."""
-    with contextlib.suppress(DrKernelError):
-        other = Reference(base.task, {**base.constants, **sizes})
-        usual, inputs = base.inputs(seed), other.inputs(seed)
-        if shapes_of(usual) == shapes_of(inputs) or not _same(base.init_args(), other.init_args()):
+class _Kept:
+    """A model that was called at the usual sizes before.
+
+    Args:
+        base, seed, masked: as those of `references`.
+    """
+
+    def __init__(self, base: Reference, seed: int, masked: bool):
+        self._base, self._seed, self._masked = base, seed, masked
+        self._model: torch.nn.Module | None = None
+
+    def is_told_nothing_of(self, sizes: Mapping[str, int]) -> bool:
+        """Whether these sizes are those of inputs, and not of what the constructor is given."""
+        with contextlib.suppress(DrKernelError):
+            other = self._with(sizes)
+            shapes = (shapes_of(reference.inputs(self._seed)) for reference in (self._base, other))
+            return len({*shapes}) > 1 and _same(self._base.init_args(), other.init_args())
+        return False
+
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it gives at these sizes what a new model gives."""
+        if not sizes:
             return False
-        model = base.model(seed).eval()
-        _forward(base, model, usual, seed)
-        first, later = _forward(base, base.model(seed).eval(), inputs, seed), _forward(base, model, inputs, seed)
-        return finite(first, masked) and _same(first, later)
-    return False
+        with contextlib.suppress(DrKernelError):
+            inputs = self._with(sizes).inputs(self._seed)
+            if self._model is None:
+                model = self._base.model(self._seed).eval()
+                self._run(model, self._base.inputs(self._seed))
+                self._model = model
+            first = self._run(self._base.model(self._seed).eval(), inputs)
+            return finite(first, self._masked) and _same(first, self._run(self._model, inputs))
+        return False
 
+    def _with(self, sizes: Mapping[str, int]) -> Reference:
+        return Reference(self._base.task, {**self._base.constants, **sizes})
 
-def _forward(base: Reference, model: torch.nn.Module, inputs: list, seed: int) -> Any:
-    torch.manual_seed(seed)
-    return base.forward(model, [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs])
+    def _run(self, model: torch.nn.Module, inputs: list) -> Any:
+        torch.manual_seed(self._seed)
+        return self._base.forward(model, [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
 
 
 def _same(one: Any, other: Any) -> bool:
