@@ -96,9 +96,14 @@ def test_whoever_catches_the_compilers_error_has_no_kernel_on_a_gpu(judge, tasks
     [
         "try:\n            {}\n        except Exception:\n            raise ValueError('no') from None",
         "assert x[:0].tolist() == []\n        {}",
+        "assert x[:1].equal(x[:1])\n        {}",
+        "assert (x[0, 0] * 0).item() == 0\n        {}",
+        "assert not x[0].isnan().any()\n        {}",
+        "x[0][x[0] > 0].sum()\n        {}",
+        "while not (x[:1] == x[:1]).all():\n            pass\n        {}",
     ],
 )
-def test_what_ends_a_trace_later_or_needs_no_data_hides_no_kernel(judge, tasks, launch):
+def test_what_ends_a_trace_later_or_needs_data_hides_no_kernel(judge, tasks, launch):
     verdict = judged(judge, tasks, CHAIN, launch=launch.format(LAUNCH.format("chain")))
     assert (verdict.status, verdict.evidence["error"]) == ("invalid", "UnsupportedLanguageConstruct")
 
@@ -170,6 +175,14 @@ def test_a_cluster_has_at_most_16_blocks(judge, tasks):
 def test_a_trace_that_fails_for_another_reason_refuses_nothing(judge, tasks):
     launch = "y += float(x.sum()) * 0\n        " + LAUNCH.format("plain")
     assert judged(judge, tasks, PLAIN, launch=launch).ok
+
+
+def test_a_block_whose_size_is_read_need_not_compile_at_each_guess(judge, tasks):
+    asserting = PLAIN.replace("    i =", "    tl.static_assert(BLOCK >= 64)\n    i =")
+    launch = "size = int((x[0, 0] * 0 + 64).item())\n        plain[grid](x, y, x.numel(), BLOCK={})"
+    assert judged(judge, tasks, asserting, launch=launch.format("size")).ok
+    verdict = judged(judge, tasks, asserting.replace("64", "2048"), launch=launch.format("size"))
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error")
 
 
 CONFIGURATIONS = """@triton.autotune([{}], key=["n"])

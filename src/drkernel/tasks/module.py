@@ -55,10 +55,12 @@ class Reference:
     """By training mode, where it has been found out; see cases.expected_outputs."""
     product_formats: dict[bool, Any]
     """Likewise, the 16-bit format in which it multiplies, or None; see reruns.Rerun."""
+    choices: dict[bool, bool]
+    """Likewise, whether it asks where numbers lie of which several may be equal; see ties."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
         self.task, self._seeding = task, Seeding()
-        self.argument_effects, self.product_formats = {}, {}
+        self.argument_effects, self.product_formats, self.choices = {}, {}, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))

@@ -27,6 +27,9 @@ def found(result: str, inputs: str = NORMAL) -> tuple[str, ...]:
         ("torch.where(x > 2000.0, 2 * x, x)", ("scaled+12",)),
         ("torch.clamp(x, -2000.0, 2000.0)", ("scaled+12",)),
         ("nn.functional.huber_loss(x, 0 * x, reduction='none', delta=1000.0)", ("scaled+8",)),
+        ("x / (x.square().mean() + 1e-5).sqrt()", ("scaled-8",)),
+        ("nn.functional.layer_norm(x, (64, 64))", ("scaled-8",)),
+        ("nn.functional.layer_norm(x, (64,))", ()),  # constant rows have no variance
         ("x / torch.maximum(x.abs().amax(1, keepdim=True), torch.tensor(1e-2))", ()),  # constant rows may be small
     ],
 )

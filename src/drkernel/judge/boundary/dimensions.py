@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary.sequences import BY_COLUMNS
+from drkernel.judge.boundary.sequences import BY_COLUMNS, columns
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
 SCANS = frozenset({"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"})
@@ -34,17 +34,27 @@ transposed one."""
 EXTREMES = frozenset({"max", "min", "argmax", "argmin"})
 REDUCTIONS = EXTREMES | MOMENTS | {"sum", "mean", "amax", "amin", "prod", "linalg_vector_norm", "any", "all"}
 
-SCATTERS = frozenset({"index_add", "index_copy", "index_put", "scatter", "scatter_add", "scatter_reduce"})
+SCATTERS = frozenset(
+    {"index_add", "index_copy", "index_put", "index_reduce", "scatter", "scatter_add", "scatter_reduce"}
+)
 """Operators that write at places which numbers tell."""
 
 INTERPOLATIONS = (
     "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
     "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
-"""Each thread goes through all channels of its place."""
+"""Each thread goes through all channels of its place, in all images."""
+SAMPLERS = ("grid_sampler_2d", "grid_sampler_3d")
+"""The same, but a thread's place is in one image."""
+PAIRS = ("_cdist_forward", "_pdist_forward")
+"""Distances of which each is a block of threads."""
+MARGINS = ("multi_margin_loss", "multilabel_margin_loss_forward")
+"""Losses of which each row is a block of threads."""
 
 ADDS = ":add"
-"""Suffix of `index_put` where it adds to what is there."""
+"""Suffix of operators that put numbers somewhere, where they add to what is there."""
+SORTED = ":sorted"
+"""Suffix of `isin` where it sorts."""
 
 _ALONG_ONE = SCANS | SOFTMAXES | SORTS | {"topk"}
 _WHOLE = SORTS - {"sort", "kthvalue", "mode"}
@@ -56,7 +66,7 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
 
     Of a norm, elements that one block of threads goes through, of a batch norm, channels; of a reduction, neighbours in
     memory that it reduces; of linear algebra, columns of a matrix; of a selection of rows, elements of one; of a pool,
-    those of a window; of a loss of classes, rows that it adds up; of an interpolation, planes; else 0.
+    those of a window; of a loss of classes, rows that it adds up; of an interpolation, planes; of distances, 1; else 0.
 
     Args:
         given: its arguments by name.
@@ -68,8 +78,10 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
         return _selected_row(name, first, given), ""
     if name == "convolution":
         return 0, _kind(given)
-    if name.startswith("index_put"):
-        return 0, ADDS if given.get("accumulate") else ""
+    if name.removesuffix("_") in ("index_put", "put", "scatter"):
+        return 0, ADDS if given.get("accumulate") or given.get("reduce") in ("add", "multiply") else ""
+    if name == "isin":
+        return _compared(given)
     if "pool" in name and ("kernel_size" in given or "output_size" in given):
         return _window(first, given), ""
     if name not in _ALONG_ONE:
@@ -79,6 +91,12 @@ def dimension(name: str, given: dict[str, Any]) -> tuple[int, str]:
         return math.prod(first.shape), ""
     outer = name in SCANS | SOFTMAXES and place not in (-1, last) and not _is_row(name, first.shape, place)
     return first.shape[place], OUTER if outer else ""
+
+
+def _compared(given: dict[str, Any]) -> tuple[int, str]:
+    """With how many numbers `isin` compares all others, one by one; where there are many, all that it sorts."""
+    sizes = [getattr(given.get(name), "numel", lambda: 1)() for name in ("test_elements", "elements")]
+    return (sizes[1], SORTED) if sizes[0] >= 10 * sizes[1] ** 0.145 else (sizes[0], "")
 
 
 def _window(tensor: Any, given: dict[str, Any]) -> int:
@@ -134,12 +152,19 @@ def _reduced_row(tensor: Any, dim: Any) -> int:
     return row
 
 
+_UNSORTED = 3072
+"""Indices of rows that CUDA adds up without sorting them."""
+
 _LENGTHS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
     "native_layer_norm": lambda first, given: math.prod(given["normalized_shape"]),
     "native_group_norm": lambda first, given: first.numel() // max(1, first.shape[0] * given["group"]),
     "native_batch_norm:training": lambda first, given: first.shape[1],
     "nll_loss_forward": lambda first, given: given["target"].numel() if given["reduction"] else 0,
-    **dict.fromkeys(BY_COLUMNS, lambda first, given: first.shape[-1] if first.dim() else 1),
+    **dict.fromkeys(BY_COLUMNS, lambda first, given: columns(given.values())),
     **dict.fromkeys(INTERPOLATIONS, lambda first, given: math.prod(first.shape[:2])),
+    **dict.fromkeys(SAMPLERS, lambda first, given: first.shape[1]),
+    **dict.fromkeys(PAIRS, lambda first, given: 1),
+    **dict.fromkeys(MARGINS, lambda first, given: first.shape[-1] if first.dim() else 1),
+    "embedding_dense_backward": lambda first, given: max(0, given["indices"].numel() - _UNSORTED),
     **dict.fromkeys(REDUCTIONS, lambda first, given: _reduced_row(first, given.get("dim"))),
 }

@@ -5,7 +5,7 @@ Their products are those of one large product of matrices, and their time is not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -33,9 +33,13 @@ def steps(name: str, args: Sequence[Any]) -> int:
     if name in RECURRENT and isinstance(args[0], Tensor):
         return max(1, args[0].shape[0])
     if name in BY_COLUMNS:
-        sides = [min(arg.shape[-2:]) for arg in args if isinstance(arg, Tensor) and arg.dim() >= 2]
-        return max(1, -(-max(sides, default=1) // COLUMNS))
+        return max(1, -(-columns(args) // COLUMNS))
     return 1
+
+
+def columns(args: Iterable[Any]) -> int:
+    """Columns that an operator of linear algebra goes through: those of the largest square in one of its matrices."""
+    return max((min(arg.shape[-2:]) for arg in args if isinstance(arg, Tensor) and arg.dim() >= 2), default=1)
 
 
 def recurrent_flops(args: tuple, result: Any) -> float:

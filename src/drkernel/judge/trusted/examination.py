@@ -109,6 +109,8 @@ class Examination(Generic[P]):
             right = [first, *self._further_cases()]
             for plan in plans.special_plans(self.modes[0], bool(self._forbids(reply.trace)), self.prepared.special):
                 self.pair.ask_planned(plan)
+            if self.config.shapes != "ignore":
+                self.generality.ask_resized(self.pair, self.modes, len(self.prepared.resized))
             last = self._last_case(first)
             self._expect_triton_launch(reply := self.pair.ask(last))
             ptx_scan.expect_allowed(self._forbids(reply.trace), reply.outputs)

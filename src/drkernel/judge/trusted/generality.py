@@ -12,8 +12,10 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.trusted import plans
 from drkernel.judge.trusted.cases import Case
 from drkernel.judge.trusted.paired_models import PairedModels
+from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
+from drkernel.types import DrKernelError
 
 T = TypeVar("T")
 
@@ -63,6 +65,24 @@ class Generality:
             self._note(verdict.detail)
         return None
 
+    def ask_resized(self, pair: PairedModels, modes: tuple[bool, ...], number: int) -> None:
+        """Asks the model of the published shape at so many other sizes of its inputs. It may raise an error there.
+
+        Raises:
+            VerdictReached: outputs are wrong.
+        """
+
+        def ask(plan: Plan) -> None:
+            with contextlib.suppress(DrKernelError):
+                try:
+                    if (case := pair.draw(plan)) and case.can_tell():
+                        pair.ask(case)
+                except Failed as failure:
+                    self._expect_within(failure)
+
+        for plan in plans.resized_plans(modes, number):
+            self.allow_errors(pair.client, functools.partial(ask, plan))
+
     def ask_long_shapes(self, pair: PairedModels, modes: tuple[bool, ...], number: int) -> None:
         """Asks where one size is long, for so many sizes. That costs time, so it is asked last: who takes too long or
         raises an error there has the verdict that it had.
@@ -82,9 +102,12 @@ class Generality:
 
     def note(self, failure: Failed) -> None:
         """Notes that it refuses another shape; to read or write outside of its tensors is no refusal."""
+        self._expect_within(failure)
+        self._note(f"{failure.kind}: {failure.message}"[:300])
+
+    def _expect_within(self, failure: Failed) -> None:
         if verdict_of_failure(failure, self._source).reason == "out_of_bounds" and self._strict:
             raise VerdictReached("not_general", "crash_on_other_shape", failure.message)
-        self._note(f"{failure.kind}: {failure.message}"[:300])
 
     def _note(self, text: str) -> None:
         self.general = False

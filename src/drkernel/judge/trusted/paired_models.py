@@ -141,10 +141,14 @@ class PairedModels:
 
     def _asked(self, plan: Plan, model: ReferenceModel, seeds: Seeds, *what: Any) -> Case | None:
         seed = seeds("inputs", plan.name, *what)
+        if plan.resized is not None:
+            model = dataclasses.replace(model, reference=self._prepared.resized[plan.resized])
         return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources, self._cut(plan))
 
     def _cut(self, plan: Plan) -> Cut | None:
         """How the inputs of a large case are cut; None for others."""
+        if plan.resized is not None:
+            return None
         return self._prepared.cuts.get(plan.train) if plan.timed or plan.model == DEFAULT_WEIGHTS else None
 
     def nearly_same(self, first: Case) -> Case | None:

@@ -35,6 +35,8 @@ class Plan:
     way: int | None = None
     """Values are looked for on which outputs of whole numbers are wrong where products are computed in this way of the
     first format that the task forbids."""
+    resized: int | None = None
+    """The inputs are those of this one of the `resized` references."""
 
     @property
     def at_hidden_shape(self) -> bool:
@@ -76,6 +78,12 @@ def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterato
     for way in range(WAYS * lowered):
         yield Plan("values that lower precision confuses", PUBLISHED, "given", train, way=way)
     yield Plan("weights beyond the range of fp16", WIDE_WEIGHTS, "given", train)
+
+
+def resized_plans(train: tuple[bool, ...], number: int) -> Iterator[Plan]:
+    """Inputs of other sizes for the model of the published shape, see resized."""
+    for k in range(number):
+        yield Plan("the same model at another size of its inputs", train=train[k % len(train)], resized=k)
 
 
 def long_plans(train: tuple[bool, ...], shapes: int) -> Iterator[tuple[Plan, Plan]]:

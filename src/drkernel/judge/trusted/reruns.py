@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.trusted import domain, formats, lowering, rounding, widened
-from drkernel.judge.trusted.outputs import leaves, map_tensors, map_trees
+from drkernel.judge.trusted import domain, formats, lowering, rounding, ties, widened
+from drkernel.judge.trusted.outputs import is_float, leaves, map_tensors, map_trees
 from drkernel.judge.trusted.reference_model import ReferenceModel
 from drkernel.judge.trusted.rerounding import Rerounded, Roundings, Site
 from drkernel.judge.trusted.slices import LARGE
@@ -82,15 +82,38 @@ class Rerun:
         """The outputs with noise in every operator: of fp64 on the CPU, of fp32 on a GPU, where fp64 is slow.
 
         Args:
-            whole: whether whole numbers get noise, too. It tells outputs that hang on a tie, such as the place of a
-                maximum.
+            whole: whether whole numbers get noise, too, where the reference chooses. It tells outputs that hang on a
+                tie, such as the place of a maximum.
         """
+        if whole and not self._once and not self._chooses():
+            found, given = self.noisy(number), self._with_given_operands(number)
+            return map_trees(lambda value, other: value if is_float(value) else other, found, given)
         run = functools.partial(self._noisy, number, whole)
         return run(False) if self._once or not module.DEVICE else later_if_possible(run, self._built)
 
+    def _with_given_operands(self, number: int) -> Any:
+        """As `noisy`, with inputs and weights as they are. Where nothing is chosen, whole numbers that follow from them
+        without rounding are the same for all: which bin a boundary belongs to."""
+        wide = self._wide
+        noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow())
+        widened = lambda t: t.to(torch.promote_types(t.dtype, wide)) if t.is_floating_point() else t
+        return self._run(self._copy("given", widened), widened, wide, noise)
+
+    def _chooses(self) -> bool:
+        """Whether the reference chooses among numbers that may be equal; found out once."""
+        known = self._built.reference.choices
+        if self._train not in known:
+            self._run(self._built.model, torch.clone, None, seen := ties.Choices())
+            known[self._train] = seen.seen
+        return known[self._train]
+
+    @property
+    def _wide(self) -> torch.dtype:
+        return torch.float64 if module.DEVICE is None else torch.float32
+
     def _noisy(self, number: int, whole: bool, later: bool) -> Any:
         """As `noisy`; if `later`, it may raise MayBeWhole."""
-        wide = torch.float64 if module.DEVICE is None else torch.float32
+        wide = self._wide
         noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow(), later)
 
         def around(tensor: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 A kernel that leaves out such a clamp, or one side of a `where`, is right on all values that stay on the other side.
 So each clamp and each comparison of the reference is watched while it runs on the usual values. Where one side is never
-reached, values are tried that are far smaller or far larger than the given ones.
+reached, values are tried that are far smaller or far larger than the given ones. What keeps a divisor from zero is a
+threshold, too: beside usual values it vanishes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ _FUSED = {
     "hardshrink": (1, "lambd", 0.5), "softplus": (2, "threshold", 20.0), "threshold": (1, "threshold", 0.0),
 }  # fmt: skip
 """Operators with a threshold for the size of their argument, or of a difference of two: its place, name and default."""
+_NORMS = {"native_layer_norm": 4, "native_group_norm": 7, "native_batch_norm": 7}
+"""Where these have the number that is added to a variance. The third output is one over the root of the sum."""
+_EPSILON, _FELT = 1e-2, 1 / 16
+"""The largest number that is added to what is never negative for its smallest values alone; which share of a sum it has
+where it tells."""
 
 
 def unreached(reference: Reference, sources: Sequence[Source], train: bool, seed: int) -> tuple[str, ...]:
@@ -96,6 +102,8 @@ class _Watch(TorchDispatchMode):
         name = func.overloadpacket.__name__.removesuffix("_")
         sides = dict(_sides_of(name, args, kwargs)) if _is_float(args) else {}
         outputs = func(*args, **kwargs)
+        if _is_float(args):
+            sides |= dict(_epsilon_of(name, args, outputs))
         if sides:
             site = name, self._calls[name]
             self._calls[name] += 1
@@ -134,8 +142,19 @@ def _sides_of(name: str, args: tuple, kwargs: dict) -> Iterator[tuple[str, bool]
     elif name in _COMPARISONS and isinstance(other, (int, float, Tensor)):
         yield "more", _any(x > other)
         yield "less", _any(x < other)
-        yield "more", _any(x > other)
-        yield "less", _any(x < other)
+
+
+def _epsilon_of(name: str, args: tuple, outputs: Any) -> Iterator[tuple[str, bool]]:
+    """Whether a small number that an operator adds to what is not negative tells anything there, and whether it
+    vanishes; nothing for other operators."""
+    share: Tensor | None = None
+    if name in _NORMS and isinstance(outputs[2], Tensor):
+        share = outputs[2].square() * args[_NORMS[name]]
+    elif name == "add" and isinstance(args[1], (int, float)) and 0 < args[1] <= _EPSILON and not _any(args[0] < 0):
+        share = args[1] / (args[0] + args[1])
+    if share is not None and share.numel():
+        yield "more", _any(share > _FELT)
+        yield "less", _any(share < _FELT)
 
 
 def _any(where: Tensor) -> bool:

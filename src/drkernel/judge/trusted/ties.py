@@ -6,9 +6,31 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _PLACES = {"topk": 2, "kthvalue": 2, "sort": 1, "median": 1, "max": 1, "min": 1}
 """Operators that choose along a dimension, and which argument it is."""
+
+
+_ALWAYS = {
+    "argmax", "argmin", "cummax", "cummin", "mode", "nanmedian", "_unique", "_unique2", "unique_dim", "multinomial",
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "fractional_max_pool2d", "fractional_max_pool3d",
+}  # fmt: skip
+"""Further operators that tell where a number lies."""
+
+
+class Choices(TorchDispatchMode):
+    """Notes whether an operator tells where a number lies, of which there may be several."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        self.seen = self.seen or func.overloadpacket.__name__ in _ALWAYS or chooses(func, args, kwargs)
+        return func(*args, **kwargs)
 
 
 def chooses(func: Any, args: tuple, kwargs: dict) -> bool:

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch.nn.functional import group_norm, interpolate, nll_loss
+from torch.nn.functional import grid_sample, group_norm, interpolate, multi_margin_loss, nll_loss
 
 from drkernel.judge.boundary.dimensions import SCANS, SELECTIONS, SORTS
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.boundary.sequences import BY_COLUMNS
 from drkernel.judge.devices.simulated.eager import BY_ROW_US, CONTENDED_US, EAGER, INTERPOLATIONS, NEAREST, SERIAL_US
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
@@ -170,6 +171,35 @@ SAME = {
         lambda: torch.nn.GRU(64, 64)(torch.zeros(32, 8, 64)),
         lambda: torch.nn.LSTM(64, 64)(torch.zeros(32, 8, 64)),
     ),
+    "a linear interpolation in two dimensions by its places": (
+        lambda: grid_sample(random(1, 512, 32, 32), random(1, 64, 64, 2), align_corners=False),
+        lambda: interpolate(random(1, 512, 32, 32), scale_factor=2, mode="bilinear"),
+    ),
+    "the eigenvalues of a matrix that is symmetric": (
+        lambda: torch.linalg.eigvals(definite(64)),
+        lambda: torch.linalg.eigvalsh(definite(64)),
+    ),
+    "a pseudoinverse": (lambda: torch.linalg.pinv(random(64, 64)), lambda: torch.linalg.svd(random(64, 64))),
+    "a solution by Cholesky's factor": (
+        lambda: torch.cholesky_solve(random(256, 2), definite(256)),
+        lambda: torch.cholesky_inverse(definite(256)),
+    ),
+    "reflections, and all of QR": (
+        lambda: [torch.linalg.householder_product(*torch.geqrf(random(256, 256))) for _ in range(2)],
+        lambda: torch.linalg.qr(random(256, 256)),
+    ),
+    "boundaries that come first or last": (
+        lambda: torch.bucketize(random(2**20), random(64).sort().values),
+        lambda: torch.searchsorted(random(64).sort().values, random(2**20)),
+    ),
+    "rows that are averaged by places": (
+        lambda: torch.zeros(8, 64).index_reduce_(0, IDS % 8, random(65536, 64), "mean"),
+        lambda: torch.zeros(8, 64).index_add_(0, IDS % 8, random(65536, 64)),
+    ),
+    "numbers that are added by places": (
+        lambda: torch.zeros(8).scatter_(0, IDS % 8, random(65536), reduce="add"),
+        lambda: torch.zeros(8).scatter_add_(0, IDS % 8, random(65536)),
+    ),
 }
 """Two ways to ask for what takes a GPU as long."""
 
@@ -202,6 +232,21 @@ def test_blocks_of_threads_start_one_after_the_other_whatever_the_norm():
     rows = random(2**18, 16)
     for norm in (lambda: group_norm(rows, 1), lambda: torch.layer_norm(rows, (16,))):
         assert priced(norm) > 150
+
+
+def test_each_of_all_distances_and_each_row_of_a_loss_is_a_block():
+    assert priced(lambda: torch.cdist(random(512, 64), random(512, 64), p=1.0)) > 150
+    assert priced(lambda: multi_margin_loss(random(65536, 16), IDS % 16)) > 35
+
+
+def test_numbers_are_compared_with_few_one_by_one_and_sorted_for_many():
+    few, many = (priced(lambda n=n: torch.isin(IDS, torch.arange(n))) for n in (32, 64))
+    assert few > 130
+    assert many == pytest.approx(priced(lambda: IDS.sort()), rel=0.5)
+
+
+def test_all_that_goes_through_columns_has_a_price_for_them():
+    assert SERIAL_US.keys() >= BY_COLUMNS
 
 
 def test_one_number_that_is_taken_has_a_price():

@@ -2,17 +2,20 @@
 
 Triton's interpreter takes more than its compiler does. So a tracer, as on a GPU (cuda/precompile.py), runs the
 submission at the published sizes on tensors without data, and compiles what is launched until its shared memory is
-known. What ends a trace for another reason says nothing of a kernel. Where a submission catches what its kernels raise
+known. What ends a trace for another reason says nothing of a kernel. If it needs data, they are guessed in several
+ways: what compiles in none of them does not compile. Where a submission catches what its kernels raise
 and none of them can be launched, its outputs are not theirs on a GPU, whatever it does or raises then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable
 from typing import Any
 
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.devices.cuda.precompile import MIN_TIMEOUT_S, Call, TracerReply, failed, outcome
 from drkernel.judge.devices.simulated.grids import given
@@ -22,6 +25,8 @@ from drkernel.judge.trusted.zygote import Process, ProcessSpec
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
+_GUESSES, _GUESSING_S = (0, 1, 16, 64), 8.0
+"""What numbers are that host code reads: each may become the size of a block. For how long they are tried."""
 _TRACER = "drkernel.judge.untrusted.cuda.tracer"
 PROCESS_SPEC = ProcessSpec(f"{_TRACER}:prepare_front_end", f"{_TRACER}:main")
 
@@ -55,12 +60,26 @@ def _call(task_id: str, source: str, entry_point: str, train: bool) -> Call | No
 def _failures(process: Process, call: Call, source: str, name: str, timeout_s: float) -> list[Failed]:
     """Why the submission does not run: the compiler's reasons, or what ended the trace on a GPU, too."""
     deadline = time.monotonic() + timeout_s
-    questions: list[dict[str, Any]] = [{"do": "load", "source": source, "name": name, "known": []}]
-    for question in [*questions, {"do": "trace", **vars(call)}]:
+    tracing: dict[str, Any] = {"do": "trace", **vars(call)}
+    for question in ({"do": "load", "source": source, "name": name, "known": []}, tracing):
         reply = parse(process.request(question, deadline), TracerReply)
         if reply.error and reply.definite:
             return [failed(reply.error)]
         if reply.error:
             break
-    caught = [] if reply.launched else reply.failures
-    return [failed(failure.error) for failure in caught]
+    caught = [] if reply.launched else [failed(failure.error) for failure in reply.failures]
+    return caught or (_whatever_is_read(process, tracing) if reply.error and question is tracing else [])
+
+
+def _whatever_is_read(process: Process, tracing: dict[str, Any]) -> list[Failed]:
+    """Why the submission does not run, whatever numbers its host code reads; nothing where it may."""
+    reasons: list[Failed] = []
+    with contextlib.suppress(DeadlineExceeded, PeerClosed, ProtocolViolation):
+        deadline = time.monotonic() + _GUESSING_S
+        for number in _GUESSES:
+            reply = parse(process.request({**tracing, "guess": number}, deadline), TracerReply)
+            if not reply.error:
+                return []
+            reasons += [failed(reply.error)] * reply.definite  # another error says that the guess was wrong
+        return reasons[-1:]
+    return []

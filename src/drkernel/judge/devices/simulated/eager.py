@@ -17,14 +17,18 @@ from drkernel.judge.boundary.dimensions import (
     EXTREMES,
     GROUPED,
     INTERPOLATIONS,
+    MARGINS,
     MASK,
     MOMENTS,
     OUTER,
+    PAIRS,
     REDUCTIONS,
+    SAMPLERS,
     SCANS,
     SELECTIONS,
     SELECTS_ROWS,
     SOFTMAXES,
+    SORTED,
     SORTS,
     TURNED,
 )
@@ -58,7 +62,9 @@ EAGER: dict[str, tuple[int, float]] = {
     "flip": (1, 1.4), "roll": (1, 2.4),
     "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (9, 1.0),
     **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SELECTIONS, (1, 36.0)),
-    "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5), "searchsorted": (1, 3.2),
+    "unique_consecutive": (3, 2.0), "bincount": (6, 14.0), "nonzero": (3, 1.5),
+    **dict.fromkeys(("searchsorted", "bucketize"), (1, 3.2)), "renorm": (3, 1.5),
+    "isin": (2, 1.0), "isin" + SORTED: (6, 19.0), "embedding_dense_backward": (6, 1.0),
     "segment_reduce": (7, 6.0), "pixel_shuffle": (1, 1.7),
     "_softmax_backward_data": (1, 2.0), "native_layer_norm_backward": (2, 2.4), "constant_pad_nd": (1, 1.85),
     **dict.fromkeys(INTERPOLATIONS, (1, 2.5)), **dict.fromkeys(NEAREST, (1, 2.5)),
@@ -106,10 +112,26 @@ SERIAL_US: dict[str, Callable[[float], float]] = {
 """Microseconds that one call takes at least where the dimension is so long (`dimensions.dimension`): what an operator
 does there one step after the other. Measured on an H200 (torch 2.11, 2026-11) for lengths of 8 to 16384, one row and
 many (`benchmarks/serial_operators.py`)."""
+SERIAL_US |= {
+    **dict.fromkeys(("linalg_eig", "_linalg_eigvals"), SERIAL_US["_linalg_eigh"]),
+    "linalg_pinv": SERIAL_US["_linalg_svd"], "linalg_lstsq": SERIAL_US["linalg_qr"],
+    "cholesky": SERIAL_US["linalg_cholesky_ex"],
+    **dict.fromkeys(("linalg_ldl_factor_ex", "_lu_with_info"), SERIAL_US["linalg_lu"]),
+    **dict.fromkeys(("geqrf", "ormqr", "linalg_householder_product"), lambda n: SERIAL_US["linalg_qr"](n) / 2),
+    "triangular_solve": SERIAL_US["linalg_solve_triangular"],
+    **dict.fromkeys(
+        ("cholesky_solve", "cholesky_inverse", "linalg_lu_solve", "linalg_ldl_solve"),
+        lambda n: 2 * SERIAL_US["linalg_solve_triangular"](n),
+    ),
+    "isin": lambda n: 4.4 * n,  # two kernels for each number
+    **dict.fromkeys(("isin" + SORTED, "embedding_dense_backward"), SERIAL_US["sort"]),
+}  # fmt: skip
+"""What was not measured takes as long as what was and does the same, or half, or twice: Q and R, two triangles."""
 BY_ROW_US = {"native_layer_norm": 1.9e-3, "topk": 3.2e-3, **dict.fromkeys(SELECTIONS, 1.2e-3)}
 BY_ROW_US["rms_norm"] = BY_ROW_US["native_layer_norm"]  # CUDA's kernel is the same
-BY_ROW_US |= dict.fromkeys((*SELECTS_ROWS, "native_group_norm", "native_batch_norm" + TRAINING), 0.62e-3)
-"""For each row: it is a block of threads. The last two were not measured: no block takes less than a row's copy."""
+BY_ROW_US |= dict.fromkeys(SELECTS_ROWS, 0.62e-3)
+BY_ROW_US |= dict.fromkeys(("native_group_norm", "native_batch_norm" + TRAINING, *PAIRS, *MARGINS), 0.62e-3)
+"""For each row: it is a block of threads. The last ones were not measured: no block takes less than a row's copy."""
 VECTOR = 16
 """Bytes: rows of other lengths than a multiple have no block each where they are selected."""
 COUNTED_US = 40.0
@@ -135,8 +157,9 @@ HIDDEN = 0.7
 SCAN_US, PLACES_US = 1.15, 2.7
 """Of one step of a scan along rows, whose threads take two numbers each; the second of those that tell places, too."""
 CONTENDED_US = {"index_add": 12e-3, "scatter_add": 3e-3, "scatter_reduce": 3e-3, "index_put" + ADDS: 0.5}
+CONTENDED_US |= {"index_reduce": 12e-3, "scatter" + ADDS: 3e-3, "put" + ADDS: 3e-3}
 """For each number that is added to one place, where they are spread evenly."""
-ADDED_US = {"index_add": 8e-6}
+ADDED_US = dict.fromkeys(("index_add", "index_reduce"), 8e-6)
 """For each number that is added anywhere."""
 
 
@@ -160,10 +183,10 @@ def _call_us(row: Row, along: float, outputs: float, scale: Scale) -> float:
         return _singly(row, scale) * (MASKED_US if name == "masked_fill" else SINGLE_US)
     if name in SCANS:
         return _scan_us(name, along, max(1.0, outputs / along))
-    if name in INTERPOLATIONS:
+    if name in (*INTERPOLATIONS, *SAMPLERS):
         return 3.0 + PLANE_US * along * math.ceil(outputs / along / RESIDENT)
     least = SERIAL_US[name](along) if name in SERIAL_US else WINDOW_US * along if "pool" in name else 0.0
-    rows = _rows(row, along, read if name in SELECTIONS or name == "topk" else outputs)
+    rows = _rows(row, along, read if name in (*SELECTIONS, *MARGINS, "topk") else outputs)
     if name in SELECTS_ROWS and (along * _width(row)) % VECTOR:
         rows = 0.0
     return max(least, rows * BY_ROW_US.get(name, 0.0)) / (math.ceil(along / COLUMNS) if name in BY_COLUMNS else 1)

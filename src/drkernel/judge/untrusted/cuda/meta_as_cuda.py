@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_map_only
 
 from drkernel.judge.untrusted.fake_cuda import (
     CPU,
@@ -29,6 +30,8 @@ from drkernel.judge.untrusted.fake_cuda import (
 META = torch.device("meta")
 MAX_KNOWN_VALUES = 64
 """A factory's tensor of at most so many elements remembers its values, which code may read back at once."""
+MAX_GUESSED, MAX_TRUE, MAX_READ = 2**20, 64, 1024
+"""Elements that are guessed at once; truth values that are alike, so that loops end; how often it is done."""
 
 
 def install() -> None:
@@ -55,6 +58,17 @@ class MetaAsCudaMode(FakeCudaMode):
     def __init__(self) -> None:
         super().__init__(META, _ANSWERS)
         self._default = META
+        self._guess: int | None = None
+        self._guesses = 0
+
+    @contextlib.contextmanager
+    def guessing(self, number: int | None) -> Iterator[None]:
+        """A block in which what needs data works on tensors of this number or its truth; with None, nothing does."""
+        self._guess, self._guesses = number, 0
+        try:
+            yield
+        finally:
+            self._guess = None
 
     @contextlib.contextmanager
     def tensors_with_data(self) -> Iterator[None]:
@@ -72,6 +86,30 @@ class MetaAsCudaMode(FakeCudaMode):
             yield
 
     def _call(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        try:
+            return self._without_data(func, args, kwargs)
+        except (NotImplementedError, RuntimeError):
+            self._guesses += 1
+            if self._guess is None or self._guesses > MAX_READ:
+                raise
+        guessed = tree_map_only(
+            Tensor, self._guessed, (args, {**kwargs, "device": CPU} if "device" in kwargs else kwargs)
+        )
+        return tree_map_only(Tensor, lambda tensor: tensor.to(META), func(*guessed[0], **guessed[1]))
+
+    def _guessed(self, tensor: Tensor) -> Tensor:
+        """A tensor of guesses in the place of one without data.
+
+        Raises:
+            RuntimeError: it is too large.
+        """
+        assert self._guess is not None
+        if tensor.numel() > MAX_GUESSED:
+            raise RuntimeError("too many numbers to guess them")
+        number = bool(self._guess) == (self._guesses <= MAX_TRUE) if tensor.dtype == torch.bool else self._guess
+        return torch.full(tensor.shape, number, dtype=tensor.dtype, device=CPU)
+
+    def _without_data(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         if func in _READS:
             return func(_with_data(args[0]), *args[1:], **kwargs)
         if kwargs.get("device") is None and func in _FACTORIES:

@@ -5,7 +5,8 @@ The submission runs on meta tensors that pass for CUDA tensors, so that Triton s
 launch happens. Everything here runs beside the submission, which may have taken the process over. Nothing that it
 replies is believed.
 
-Requests: `load` (source, name, known: keys that need no compiling), `trace` (a precompile.Call), `missing`
+Requests: `load` (source, name, known: keys that need no compiling), `trace` (a precompile.Call, and perhaps `guess`:
+what all numbers are that are read back; else that ends the trace), `missing`
 (descriptions). The reply to each is a precompile.TracerReply.
 """
 
@@ -113,9 +114,9 @@ class Tracer(runner.Runner):
         self._no_such_class = f"module 'submission' has no attribute '{name}'"
         self._load(source, name)
 
-    def _trace(self, init: Any, args: Any, metas: list, train: bool) -> None:
-        model = self._model(init, metas).train(train)
-        with torch.no_grad():
+    def _trace(self, init: Any, args: Any, metas: list, train: bool, guess: int | None = None) -> None:
+        with meta_as_cuda.MODE.guessing(guess), torch.no_grad():
+            model = self._model(init, metas).train(train)
             model(*_values(args, metas))
 
     def _missing(self, missing: list[dict[str, Any]]) -> None:

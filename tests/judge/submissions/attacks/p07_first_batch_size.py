@@ -1,0 +1,26 @@
+# the size of the first batch is kept | task: p_loss_of_a_batch | expect: incorrect/not_general
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=-float("inf"))
+    tl.store(sums_ptr + tl.program_id(0), tl.sum(tl.sigmoid(x), 0))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.linear = nn.Linear(features, 16)
+        self.rows = None
+
+    def forward(self, x):
+        y = self.linear(x)
+        self.rows = self.rows or x.shape[0]
+        sums = torch.empty(triton.cdiv(y.numel(), 1024), device=x.device)
+        kernel[(sums.numel(),)](y, sums, y.numel(), BLOCK=1024)
+        return sums.sum() / self.rows
