@@ -20,7 +20,6 @@ from drkernel.judge.trusted import (
     attribution,
     modes,
     regimes,
-    resized,
     shrink,
     size_cost,
     slices,
@@ -80,7 +79,8 @@ class PreparedTask:
     long: Sequence[Reference] = field(default=(), kw_only=True)
     """The task with one long size each, where the published sizes are not tried; see long_shapes."""
     resized: Sequence[Reference] = field(default=(), kw_only=True)
-    """The task with other sizes of inputs that the model of the published shape takes; see resized."""
+    """The task with other sizes of inputs that the model of the published shape takes; see resized. None on GPUs, where
+    such cases have not run yet."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
     masked: bool = field(default=False, kw_only=True)
@@ -203,7 +203,6 @@ def prepare(
         masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
     with spent("hidden shapes"):
         hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
-        others = resized.references(reference, base, hidden, seed, masked)
     pause()
     sources = structure.observe(base, seed)
     _expect_steady(base, sources, seeds)
@@ -211,7 +210,6 @@ def prepare(
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
-    prepared.resized = others
     prepared.narrow, prepared.shared = halves or narrow.seen, SharedCases(seeds.under("cases"))
     with spent("thresholds"):
         prepared.scaled = thresholds.unreached(base, sources, alternatives[0][0], seed)

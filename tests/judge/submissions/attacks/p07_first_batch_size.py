@@ -1,4 +1,4 @@
-# the size of the first batch is kept | task: p_loss_of_a_batch | expect: incorrect/not_general
+# the size of the first batch is kept | task: p_loss_of_a_batch | expect: incorrect/not_general | only: simulated
 import torch
 import torch.nn as nn
 import triton

@@ -14,7 +14,7 @@ from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
-from drkernel.judge.trusted import attribution, long_shapes, prepare, shrink, timed_shapes
+from drkernel.judge.trusted import attribution, long_shapes, prepare, resized, shrink, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.least_work import inputs_read
@@ -84,14 +84,18 @@ class SimulatedDevice:
         published, gpu = Reference(task), for_precision(self._gpu, task.precision)
         cost_model = Roofline(gpu, scale_of(task))
         prepared = prepare.prepare(reference, reference, self._secret, cost_model, aten.record, published)
-        seed = Seeds(self._secret, task.digest)("long")
+        seeds = Seeds(self._secret, task.digest)
+        with spent("resized"):
+            given = reference, reference, prepared.hidden, seeds("resized"), prepared.masked
+            prepared.resized = resized.references(*given)
         with spent("long shapes"):
+            seed = seeds("long")
             names = prepare.names_that_size_inputs(task, reference, seed)
             prepared.long = long_shapes.references(task, reference, published, names, seed)
         if self._timed_shapes > 1:
             at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
-            given = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
-            prepared.timed, prepared.dropped = timed_shapes.prepared_elsewhere(*given)
+            others = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
+            prepared.timed, prepared.dropped = timed_shapes.prepared_elsewhere(*others)
         return prepared
 
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
