@@ -184,6 +184,14 @@ def test_a_mode_in_which_rounding_hides_wrong_outputs_is_no_alternative(rows, de
 
 
 @pytest.mark.slow
+def test_deep_networks_tell_in_evaluation_too():
+    """Their running statistics are near those of a batch, so that values do not vanish from layer to layer."""
+    reference = Reference(Task("t", TOWER.format(rows=64, depth=30)))
+    found = prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+    assert found.mode_alternatives == [(True,), (False,)]
+
+
+@pytest.mark.slow
 def test_modes_stay_where_the_sizes_that_count_are_others():
     """There, norms have more numbers."""
     small, large = (Reference(Task("t", TOWER.format(rows=rows, depth=20))) for rows in (3, 64))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted.weight_perturbation import assign, beyond_half, perturbed
+from drkernel.judge.trusted.weight_perturbation import assign, beyond_half, of_a_batch, perturbed
 from drkernel.tasks.module import Reference
 
 
@@ -56,5 +56,6 @@ def build(
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
+        assign(model, of_a_batch(model, lambda: reference.forward(model, reference.inputs(seed))))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built

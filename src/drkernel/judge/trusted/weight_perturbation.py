@@ -9,15 +9,18 @@ followed, both sides are constructed anew under `boundary.construction.perturbed
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from drkernel.judge.boundary.construction import MEAN, MOST_SMALL, VARIANCE, with_noise, with_running_noise
 
 _SMALL, _RARE = 0.1, 256
 """Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
+_DEEP = 9
+"""Norms with running statistics from which on these follow from a batch."""
 _WIDE = 2.0**18
 """Root mean square of a matrix beyond the range of fp16, which ends at 2**16."""
 
@@ -52,6 +55,39 @@ def _perturbed(name: str, tensor: Tensor, generator: torch.Generator, small: boo
         places = torch.randint(_RARE, tensor.shape, generator=generator, device=tensor.device)
         values = torch.where(places == 0, 4 * values, values)
     return values
+
+
+def of_a_batch(model: nn.Module, forward: Callable[[], object]) -> dict[str, Tensor]:
+    """Running statistics of a batch, as far off as those are that the model has; nothing for a model with few norms.
+
+    A deep network is built for norms that work. With statistics that have nothing to do with its values, these vanish
+    from layer to layer, and in evaluation its outputs are those of its last bias.
+
+    Args:
+        model: its weights are perturbed, so its running means and variances lie around 0 and 1.
+        forward: calls it.
+    """
+    norms = {name: m for name, m in model.named_modules() if isinstance(m, _NormBase) and m.running_var is not None}
+    if len(norms) < _DEEP:
+        return {}
+    off = {name: (m.running_mean.clone(), m.running_var.clone()) for name, m in norms.items()}  # type: ignore[union-attr]
+    was_training, momenta = model.training, {m: m.momentum for m in norms.values()}
+    try:
+        for norm in norms.values():
+            norm.momentum = 1.0  # of the last batch alone
+        model.train()
+        forward()
+    finally:
+        model.train(was_training)
+        for norm, momentum in momenta.items():
+            norm.momentum = momentum
+    found: dict[str, Tensor] = {}
+    for name, (mean, variance) in off.items():
+        of_batch, spread = norms[name].running_mean, norms[name].running_var
+        assert of_batch is not None and spread is not None
+        found[f"{name}.{MEAN}".lstrip(".")] = of_batch + spread.sqrt() * mean
+        found[f"{name}.{VARIANCE}".lstrip(".")] = spread * variance
+    return found
 
 
 def beyond_half(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
