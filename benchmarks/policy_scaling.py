@@ -204,20 +204,30 @@ def parameters(config: dict[str, Any]) -> int:
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     pyplot = judging.pyplot()
-    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6), sharey=True, constrained_layout=True)
+    figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.4), sharey=True, constrained_layout=True)
     base = {"shape": "8M", "part": 1, "epochs": 3}
-    for axis, (name, free) in zip(
-        axes, (("rows", ("part", "epochs")), ("parameters", ("shape",)), ("tokens", ("epochs",))), strict=True
-    ):
-        for key, marker in (("right", "o"), ("fast", "s")):
-            shown = [r for r in rows if all(r[k] == v for k, v in base.items() if k not in free)]
-            shown = [r for r in shown if name != "rows" or r["part"] * 3 == r["epochs"]]
-            axis.plot([r[name] for r in shown], [100 * numpy.mean(r[key]) for r in shown], marker, label=key)
-        axis.set(xscale="log", xlabel=name)
+    free = {"rows": ("part", "epochs"), "parameters": ("shape",), "tokens": ("epochs",)}
+    for axis, (name, keys) in zip(axes, free.items(), strict=True):
+        shown = [each for each in rows if all(each[key] == value for key, value in base.items() if key not in keys)]
+        shown = [each for each in shown if name != "rows" or each["part"] * 3 == each["epochs"]]
+        places = [each[name] for each in shown]
+        for shift, (key, label) in zip((0.97, 1.03), (("right", "right"), ("fast", "and at 1.2x")), strict=True):
+            means = [float(numpy.mean(each[key])) for each in shown]
+            ends = [wilson(mean, len(each[key])) for mean, each in zip(means, shown, strict=True)]
+            off = [[100 * abs(mean - end[side]) for mean, end in zip(means, ends, strict=True)] for side in (0, 1)]
+            given = [shift * place for place in places], [100 * mean for mean in means], off
+            axis.errorbar(*given, fmt="o", capsize=3, label=label)
+        axis.set(xscale="log", xlabel=name, ylim=(0, 100))
+        axis.set_xticks(places, [_short(place) for place in places])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
-    axes[0].set(ylabel="tasks, %", ylim=(0, 100))
-    axes[0].legend(["right", "right, and at 1.2x"])
-    figure.savefig(path, dpi=130)
+    axes[0].set(ylabel="tasks, %")
+    axes[0].legend(loc="upper left")
+    figure.savefig(path, dpi=110)
+
+
+def _short(number: float) -> str:
+    return f"{number / 1e6:.0f}M" if number >= 1e6 else f"{number / 1e3:.1f}k"
 
 
 if __name__ == "__main__":
