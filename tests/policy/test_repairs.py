@@ -96,6 +96,7 @@ def test_the_arguments_are_those_of_the_reference(head):
         KERNEL.format(n=2, used="t0", given="t0, o"),  # an argument is missing
         KERNEL.format(n=2, used="t0", given="t0, t0, o, o.numel()"),  # one too many
         KERNEL.format(n=2, used="(t0", given="t0, o, o.numel()"),  # no Python
+        KERNEL.format(n=2, used="t0", given="t0, o, t0.shape[2]"),  # a dimension that its tensor has not
         KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("o_ptr, T", "T, T"),  # one twice
         "'t4 = F.relu(t3)\"\n" + KERNEL.format(n=2, used="t9", given="t0, o, o.numel()"),
     ],
@@ -126,6 +127,12 @@ def test_a_call_is_given_what_the_lines_are_given_that_it_stands_for(call):
     assert "t1 = f1(t0)" in lines and call not in lines
 
 
+@pytest.mark.parametrize("given", ["0", "t3", "in0", "t77"])
+def test_a_first_call_is_given_the_values_that_its_arguments_are_named_after(given):
+    lines = written(RIGHT + forward(f"t1 = f1({given})"))
+    assert "t1 = f1(t0)" in lines and "t4 = f1(t3)" in lines
+
+
 def test_an_answer_of_which_nothing_is_left_stays_as_it_is():
     answer = RIGHT + forward("t4 = f1(t2)")
     assert "t4 = f1(t2)" in written(answer)
@@ -139,6 +146,14 @@ def test_tensors_with_names_of_somebody_elses_are_called_as_wholes():
     form = canonical(source)
     assert "t6 = t5 * self.m2" in form.text
     assert "self.scaled.params['0_gain']" in form.submission(RIGHT + forward("t1 = f1(t0)"))
+
+
+def test_a_number_that_follows_from_a_size_needs_no_tensor():
+    source = TASK.replace("torch.relu(self.first(h)) + c", "torch.relu(self.first(h) @ h.mT / h.shape[1] ** 0.5) @ c")
+    form = canonical(source)
+    assert "t3 = t2 / t0.shape[-1] ** 0.5" in form.text
+    scaled = RIGHT.replace("def f1(t0):", "def f1(t0, s):")
+    assert "t4 = f1(t2, t0.shape[-1] ** 0.5)" in form.submission(scaled + forward("t4 = f1(t2, t0.shape[-1] ** 0.5)"))
 
 
 def test_a_type_that_a_call_is_asked_for_is_told():

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,9 +27,11 @@ from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.told import Line, Told, names_in
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
-_TENSOR = re.compile(r"self\.m\d+(?:\.\w+)?")
-_VALUE = re.compile(r"\b(?:t\d+|in\d+(?:\[\d+\])*)(?!\w)")
-_NUMBERS = ("num_groups",)
+_TENSOR = re.compile(r"self\.m\d+(?:\.(?!shape\b)\w+)?(?![\w.]*\.shape\b)(?!\w)")
+"""A tensor or a module of the module, where more than its sizes is read."""
+_VALUE = re.compile(r"\b(?:t\d+|in\d+(?:\[\d+\])*)(?!\w|\[\d+\]|\.shape\b)")
+"""A value, where more than its sizes are read."""
+_NUMBERS = ("num_groups", "shape")
 """What else a call may be given of a module."""
 _SHAPE_ALONE = re.compile(r"(torch\.\w+_like|[\w.]+\.new_\w+)\(")
 """Calls of which the values of the first argument say nothing."""
@@ -48,9 +51,8 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     body = _statements(methods)
     own = set(re.findall(r"^def (\w+)", kernels, re.MULTILINE))
     known = {*_bound(before), *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}
-    right = [
-        one for one in body if not isinstance(one, ast.Return) and _Statement(one, own).is_right(kept, told, known)
-    ]
+    statements = _Statements(own, kept, told, known)
+    right = [found for one in body if not isinstance(one, ast.Return) and (found := statements.right(one))]
     if not any(own.intersection(names_in(one)) for one in right):
         return completion
     result = _result([one for one in body if isinstance(one, ast.Return)], told, known)
@@ -166,35 +168,56 @@ def _result(returns: Sequence[ast.stmt], told: Told, known: Collection[str]) -> 
 
 
 @dataclass
-class _Statement:
-    """A statement of a completion's `forward`.
+class _Statements:
+    """The statements of a completion's `forward`, one after the other.
 
     Args:
         own: the names of the completion's functions, of those that cannot run, too.
+        known: the names that statements may read.
     """
 
-    node: ast.stmt
     own: Collection[str]
+    kept: _Functions
+    told: Told
+    known: set[str]
 
-    def is_right(self, kept: _Functions, told: Told, known: set[str]) -> bool:
-        """Whether it can be, as far as names tell. What it sets is known from then on."""
-        match self.node:
+    def right(self, statement: ast.stmt) -> ast.stmt | None:
+        """The statement, if it can be right as far as names tell. A call that cannot may be one of the values that the
+        function's arguments are named after. What a statement sets is known from then on."""
+        found = next(filter(self._may_be, (statement, *self._as_named(statement))), None)
+        if found:
+            self.known.update(names_in(found, ast.Store))
+        return found
+
+    def _may_be(self, statement: ast.stmt) -> bool:
+        match statement:
             case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function), args) as call) if function in self.own:
-                right = function in kept.functions and _gives_all(call, kept.functions[function])
-                right = right and (made not in told.makers or _fits(made, args, told))
-            case _:
-                right = True
-        right = right and set(names_in(self.node, ast.Load)) <= known and self._has_all(told)
-        if right:
-            known.update(names_in(self.node, ast.Store))
-        return right
+                if function not in self.kept.functions or not _gives_all(call, self.kept.functions[function]):
+                    return False
+                if made in self.told.makers and not _fits(made, args, self.told):
+                    return False
+                if not _has_dimensions(self.kept.functions[function], args, self.told):
+                    return False
+        return set(names_in(statement, ast.Load)) <= self.known and self._has_all(statement)
 
-    def _has_all(self, told: Told) -> bool:
+    def _as_named(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        match statement:
+            case ast.Assign([ast.Name()], ast.Call(ast.Name(function), args)) if function in self.kept.functions:
+                named = [argument.arg for argument in self.kept.functions[function].args.args]
+                if len(named) == len(args):
+                    renamed = copy.deepcopy(statement)
+                    renamed.value.args = [  # type: ignore[attr-defined]
+                        ast.Name(name, ast.Load()) if _VALUE.fullmatch(name) else given
+                        for name, given in zip(named, args, strict=True)
+                    ]
+                    yield renamed
+
+    def _has_all(self, statement: ast.stmt) -> bool:
         """Whether the module has all tensors and modules that are read."""
-        held = {name.removeprefix("self.") for name in told.shapes}
+        held = {name.removeprefix("self.") for name in self.told.shapes}
         modules = {name.partition(".")[0] for name in held}
-        modules |= {found for line in told.lines for found in re.findall(r"\bself\.(m\d+)", line.told)}
-        for name in re.findall(r"\bself\.(m\d+(?:\.\w+)?)", ast.unparse(self.node)):
+        modules |= {found for line in self.told.lines for found in re.findall(r"\bself\.(m\d+)", line.told)}
+        for name in re.findall(r"\bself\.(m\d+(?:\.\w+)?)", ast.unparse(statement)):
             module, _, role = name.partition(".")
             is_known = name in held or not role or ROLES.fullmatch(role) or role in _NUMBERS
             if module not in modules or not is_known:
@@ -202,11 +225,27 @@ class _Statement:
         return True
 
 
+def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
+    """Whether the values that a function is given have the dimensions whose sizes it asks for."""
+    given = zip([argument.arg for argument in function.args.args], map(ast.unparse, args), strict=False)
+    ranks = {name: len(told.shapes[text]) for name, text in given if _VALUE.fullmatch(name) and text in told.shapes}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign([ast.Name(name)], value) if ast.unparse(value) != f"{name}.contiguous()":
+                ranks.pop(name, None)  # another tensor from here on
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(place))) if name in ranks:
+                if place >= ranks[name]:
+                    return False
+    return True
+
+
 def _fits(made: str, args: Sequence[ast.expr], told: Told) -> bool:
     """Whether a call that makes a value is given the tensors from which the reference's lines make it: all of them, and
     no others."""
     given = {text for text in map(ast.unparse, args) if _TENSOR.fullmatch(text) or _VALUE.fullmatch(text)}
-    needed, reached = set[str](), set[str]()
+    needed, reached, modules = set[str](), set[str](), set[str]()
     waiting, seen = [made], set[str]()
     while waiting:
         name = waiting.pop()
@@ -219,13 +258,11 @@ def _fits(made: str, args: Sequence[ast.expr], told: Told) -> bool:
             needed.add(name)
         else:
             line = told.makers[name]
-            needed |= _tensors_of(line, told)
+            needed |= _tensors_of(line)
+            modules |= set(re.findall(r"\bself\.m\d+", line.told))
             waiting += _values_of(line)
-    reached |= needed
-    modules = {name.partition(".")[2].partition(".")[0] for name in needed if name.startswith("self.")}
-    mine = {name for name in given if name.startswith("self.")}
-    extra = [name for name in mine if name.split(".")[1] not in modules] + [g for g in given - mine if g not in reached]
-    return not extra and needed <= given
+    is_reached = lambda name: name in reached | needed or ".".join(name.split(".")[:2]) in modules
+    return needed <= given and all(map(is_reached, given))
 
 
 def _values_of(line: Line) -> set[str]:
@@ -234,10 +271,12 @@ def _values_of(line: Line) -> set[str]:
     return set() if _SHAPE_ALONE.match(code) else {found[0] for found in _VALUE.finditer(code)}
 
 
-def _tensors_of(line: Line, told: Told) -> set[str]:
-    """The tensors of the module that a line reads: `self.m0.weight` of `self.m0(t0)  # F.linear(weight (8, 4))`."""
+def _tensors_of(line: Line) -> set[str]:
+    """The tensors of the module that a line needs: `self.m0.weight` of `self.m0(t0)  # F.linear(weight (8, 4))`. What
+    is told as a module of PyTorch's (`nn.LSTM`) is nothing that a call is given."""
     code, _, beside = line.told.partition("  #")
     found = set(_TENSOR.findall(code))
+    called = {name for name in found if f"{name}(" in code and name.count(".") == 1}
     roles = [role for role in ("weight", "bias") if re.search(rf"\b{role}\b", beside)]
-    called = {name for name in found if f"{name}(" in code and "." not in name.removeprefix("self.")}
-    return found - called | {f"{name}.{role}" for name in called for role in roles or [""]}
+    is_whole = beside.strip().startswith("nn.")
+    return found - called | {f"{name}.{role}" for name in called for role in (["()"] if is_whole else roles)}
