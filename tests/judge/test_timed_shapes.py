@@ -61,6 +61,8 @@ class ModelNew(nn.Module):
         {elsewhere}
         return launch(fused, x, 1.0)
 """
+TRIED = "x.shape[0] in (32, 33, 29, 24, 16) and x.shape[1] in (64, 65, 61, 48, 32)"
+"""Whether only correctness is tried at a shape."""
 SUBMISSIONS = {
     "general": "pass",
     "tuned": "x = x if published else launch(copy, launch(copy, launch(copy, x)))",
@@ -68,12 +70,11 @@ SUBMISSIONS = {
     "falls_back": "if not published: return torch.tanh(x) * x + torch.relu(x)",
     "decoy": "if not published: return (launch(copy, x), torch.tanh(x) * x + torch.relu(x))[1]",
     "half_decoy": "if not published: return launch(copy, torch.tanh(x) * x + torch.relu(x))",
-    "wrong": "if (x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48)) "
-    "and max(x.shape) < 500: x = x + 1",
-    "wrong_values": "if x.shape[0] not in (32, 33, 29, 24): x = x.clamp(max=10.0)",
+    "wrong": f"if not ({TRIED}) and max(x.shape) < 500: x = x + 1",
+    "wrong_values": "if x.shape[0] not in (32, 33, 29, 24, 16): x = x.clamp(max=10.0)",
     "keeps": "launch.kept = max(getattr(launch, 'kept', x), x.clone(), key=torch.numel); "
     "x = launch.kept.flatten()[: x.numel()].copy_(x.flatten()).view_as(x)",
-    "crashes": "if x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48): import os; os._exit(3)",
+    "crashes": f"if not ({TRIED}): import os; os._exit(3)",
 }
 """What is done at other shapes. `wrong` and `crashes` are right at those where only correctness is tried; of these one
 has a long size."""

@@ -83,7 +83,7 @@ def _compiled(text: str) -> ast.Module | None:
     try:
         compile(text, "answer", "exec")
         return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: of what is deeply nested
         return None
 
 
