@@ -75,7 +75,10 @@ GRID = [
 def main(options: argparse.Namespace) -> int:
     trainings = [Training(*each, seed) for seed in range(options.seeds) for each in GRID]
     if options.report:
-        return report(options.out, [each for each in trainings if is_done(options.out, each)])
+        return report(
+            options.out,
+            [each for each in trainings if all(is_evaluated(options.out, each, study) for study in STUDIES)],
+        )
     gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
     for place in range(options.at_once):
         gpus.put(str(place % max(1, torch.cuda.device_count())))
@@ -119,7 +122,7 @@ def train(out: Path, training: Training, gpu: str) -> None:
 def evaluate(out: Path, training: Training, study: str, gpu: str, options: argparse.Namespace) -> None:
     """OUT/NAME/STUDY, a study's folder."""
     folder = out / training.name
-    if (folder / study / "report").exists():
+    if is_evaluated(out, training, study):
         return
     run(
         *("evaluate.py", f"policy.path={folder / 'policy'}", "policy.prompts=canonical", "judge=simulated"),
@@ -130,8 +133,8 @@ def evaluate(out: Path, training: Training, study: str, gpu: str, options: argpa
     )
 
 
-def is_done(out: Path, training: Training) -> bool:
-    return all((out / training.name / study / "report").exists() for study in STUDIES)
+def is_evaluated(out: Path, training: Training, study: str) -> bool:
+    return (out / training.name / study / "report").exists()
 
 
 def run(*command: str, gpu: str, log: Path) -> None:
@@ -238,4 +241,4 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--report", action="store_true", help="of what is there; nothing is trained")
     parser.add_argument("evaluate", nargs="*", help="further overrides of evaluate.py")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(main(parser.parse_intermixed_args()))  # overrides may stand behind options

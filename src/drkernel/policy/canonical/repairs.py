@@ -47,10 +47,11 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     kernels, start, methods = completion.partition("def forward(self")
     if not told.lines or not start or re.search(r"^def ", methods, re.MULTILINE):
         return completion
-    kept = _Functions.of(kernels, _bound(before))
+    bound = _bound(ast.parse(before))
+    kept = _Functions.of(kernels, bound)
     body = _statements(methods)
     own = set(re.findall(r"^def (\w+)", kernels, re.MULTILINE))
-    known = {*_bound(before), *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}
+    known = {*bound, *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}
     statements = _Statements(own, kept, told, known)
     right = [found for one in body if not isinstance(one, ast.Return) and (found := statements.right(one))]
     if not any(own.intersection(names_in(one)) for one in right):
@@ -65,10 +66,10 @@ def _inputs(text: str) -> list[str]:
     return re.findall(r"\bin\d+", text.partition("\n")[0].partition("  #")[0])
 
 
-def _bound(source: str) -> set[str]:
+def _bound(tree: ast.Module) -> set[str]:
     """The names that the top level of a source gives."""
     found = set[str]()
-    for node in ast.parse(source).body:
+    for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -81,7 +82,7 @@ def _bound(source: str) -> set[str]:
 def _compiled(text: str) -> ast.Module | None:
     """The tree of a text that is Python by all rules: no argument twice, no `return` outside a function."""
     try:
-        compile(text, "answer", "exec")
+        compile(text, "completion", "exec")
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: of what is deeply nested
         return None
@@ -102,7 +103,7 @@ class _Functions:
             found = cls([part for part, _ in parts])
             for _, tree in parts:
                 found.functions |= {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-                found.names |= _bound(ast.unparse(tree))
+                found.names |= _bound(tree)
             known = {*bound, *found.names, *dir(builtins)}
             runs = [(part, tree) for part, tree in parts if all(found._runs(node, known) for node in tree.body)]
             if len(runs) == len(parts):
