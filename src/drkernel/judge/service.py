@@ -44,7 +44,7 @@ class Judge:
         """What this judge was made with, and what it chose by the machine."""
         secret, worker_timeout_s = given.secret or os.urandom(32), longest_s(given.timeout_s)
         config = {field: getattr(given, field) for field in OF_EXAMINATIONS}
-        limits = {"host_memory_mib": given.host_memory_mib, "cpu_s": int(2 * given.timeout_s) + 1}
+        limits = {"host_memory_mib": given.host_memory_mib, "cpu_s": int(9 * given.timeout_s) + 1}
         settings: dict[str, Any]
         self._backend: Backend
         if given.device == "cuda":

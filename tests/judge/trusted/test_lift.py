@@ -135,3 +135,11 @@ def test_a_submission_stays_as_it_is_where_the_network_does_or_where_it_does_not
     assert lift.with_small_sizes("x = 4096", Task("t", lifted, small={"SIZE_4096": 64})) == "x = 4096"
     network = Task("t", lift.lift_network(lifted), small={"WIDTH_1024": 64})
     assert lift.with_small_sizes("x = = 1024", network) == "x = = 1024"
+
+
+def test_small_batches_are_the_numbers_with_which_shapes_of_inputs_begin():
+    inputs = "torch.rand(8, 3, 14), torch.zeros((12, 5)), torch.rand(2, 9), torch.rand(n)"
+    source = f"def get_inputs():\n    return [{inputs}]\n"
+    lifted = lift.lift_batches(source + "def get_init_inputs():\n    return [8]\n")
+    assert "torch.rand(SIZE_8, 3, 14), torch.zeros((SIZE_12, 5)), torch.rand(2, 9), torch.rand(n)" in lifted
+    assert "SIZE_8 = 8; SIZE_12 = 12" in lifted and "return [8]" in lifted

@@ -13,6 +13,7 @@ from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import prepare, spent
+from drkernel.judge.trusted.plans import PUBLISHED
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -175,7 +176,7 @@ def get_init_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "depth", "alternatives"), [(3, 20, [(False,)]), (64, 2, [(True,), (False,)])])
+@pytest.mark.parametrize(("rows", "depth", "alternatives"), [(3, 40, [(False,)]), (64, 2, [(True,), (False,)])])
 def test_a_mode_in_which_rounding_hides_wrong_outputs_is_no_alternative(rows, depth, alternatives):
     """A norm of three numbers is little more than their order: outputs of a deep network in training say nothing."""
     reference = Reference(Task("t", TOWER.format(rows=rows, depth=depth)))
@@ -197,6 +198,22 @@ def test_modes_stay_where_the_sizes_that_count_are_others():
     small, large = (Reference(Task("t", TOWER.format(rows=rows, depth=20))) for rows in (3, 64))
     found = prepare.prepare(large, small, b"secret", Roofline(GPUS["H200"], Scale()), recording, large, large=True)
     assert found.mode_alternatives == [(True,), (False,)]
+
+
+@pytest.mark.parametrize(("clear_draw", "draws", "alternatives"), [(0, 1, 2), (2, 3, 2), (9, 4, 1)])
+def test_weights_are_drawn_again_where_rounding_decides_in_a_mode(monkeypatch, clear_draw, draws, alternatives):
+    """Else a right answer for evaluation would be refused in some draws of the weights, and not in others."""
+    tried: list[int] = []
+
+    def doubt(reference, sources, train, seeds, weights, pause):
+        tried.extend([] if weights in tried else [weights])
+        return "", not train and len(tried) <= clear_draw
+
+    monkeypatch.setattr(prepare.trivial_outputs, "doubt", doubt)
+    reference = Reference(Task("t", TOWER.format(rows=8, depth=1)))
+    found = prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+    assert len(tried) == draws and len(found.mode_alternatives) == alternatives
+    assert found.shared.seeds("model", PUBLISHED) == tried[clear_draw if clear_draw < draws else 0]
 
 
 def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():

@@ -143,6 +143,35 @@ def test_a_network_becomes_narrower_only_where_all_else_does_not_help():
     assert task.small["WIDTH_64"] == channels
 
 
+def test_truncated_normal_weights_do_not_keep_a_network_from_becoming_smaller():
+    """How torch draws them depends on their values, which a dry run does not have."""
+    drawn = CHANNELS.format(channels=64).replace("1000)", "1000); nn.init.trunc_normal_(self.fc.weight, std=0.02)")
+    assert shrink.fit(Task("net", drawn)).small["WIDTH_64"] < 64
+
+
+IMAGES = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self, side):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 64, 3, padding=1), nn.Linear(64 * 28 * 28, 1000)
+    def forward(self, x):
+        return self.fc(nn.functional.avg_pool2d(self.conv(x), 8).flatten(1))
+def get_inputs():
+    return [torch.rand({batch}, 3, 224, 224)]
+def get_init_inputs():
+    return [224]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "left"), [(64, 2), (8, 2)])
+def test_images_that_stay_large_become_few(batch, left):
+    """Two of them: each has as many numbers as a whole input else. A batch below 16 is a size only where it has to."""
+    assert inputs(shrink.fit(Task("net", IMAGES.format(batch=batch)))) == [(left, 3, 224, 224)]
+
+
 def test_a_network_is_never_narrower_for_hidden_shapes():
     cost = shrink.Cost(2**16, 2**16, 1e9)
     base = shrink.fit(Task("net", CHANNELS.format(channels=8)), cost, cost, shrink.Cost(2**40, 2**40, 1e18))

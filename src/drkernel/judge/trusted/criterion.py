@@ -220,8 +220,8 @@ class KernelBenchTrials(Generic[P]):
 
     def _loaded(self, process: Process) -> PairedModels:
         """The model at the published shape with its default weights, on both sides."""
-        policy = self.device.policy
-        client = RunnerClient(process, self.config.timeout_s, policy.budget_factor, self.device.pause)
+        factor = self.device.policy.budget_factor * self.prepared.more_time
+        client = RunnerClient(process, self.config.timeout_s, factor, self.device.pause, self.prepared.patience)
         pair = PairedModels(client, self.prepared, self.seeds, Perturbation.NONE)
         client.load(self.source, self.prepared.task.submission_name, self.prepared.task.precision)
         pair.build(PUBLISHED)

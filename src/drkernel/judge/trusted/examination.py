@@ -40,8 +40,8 @@ from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_f
 from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Verdict
 
-_LARGE_CASES, _LARGE_BUDGET = 2, 4
-"""Of a large task: at how many cases launches are left out, and how much more time there is for all replies."""
+_LARGE_CASES = 2
+"""Of a large task: at how many cases launches are left out."""
 
 
 class Examination(Generic[P]):
@@ -68,6 +68,7 @@ class Examination(Generic[P]):
         written: str = "",
     ):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
+        self._budget_factor = device.policy.budget_factor * prepared.more_time
         self.pair = PairedModels(self._connect(process), prepared, seeds)
         self._restart, self._refusal, self._products, self._written = restart, refusal, products, written or source
         self.modes = prepared.mode_alternatives[0]
@@ -142,13 +143,13 @@ class Examination(Generic[P]):
     def _timed_out(self) -> Verdict:
         if self.pair.client.hangs:
             return Verdict("invalid", "timeout", f"no answer within {self.config.timeout_s:g} s")
-        limit_s = self.device.policy.budget_factor * self.config.timeout_s
+        limit_s = self._budget_factor * self.config.timeout_s
         detail = f"all answers together take more than {limit_s:g} s"
         return Verdict("invalid", "timeout", detail, evidence={"together": True})
 
     def _connect(self, process: Process) -> RunnerClient:
-        factor = self.device.policy.budget_factor * (_LARGE_BUDGET if self.prepared.cuts else 1)
-        return RunnerClient(process, self.config.timeout_s, factor, self.device.pause)
+        given = self.config.timeout_s, self._budget_factor, self.device.pause, self.prepared.patience
+        return RunnerClient(process, *given)
 
     # 2. first case
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from drkernel.tasks.sources import INPUTS, replaced, value_of
 from drkernel.types import Task
 
-_MIN_SIZE = 16
-"""Smaller numbers are taken for something else than sizes."""
+_MIN_SIZE, _MIN_BATCH = 16, 4
+"""Smaller numbers are taken for something else than sizes, or than batches."""
 _OF_INPUTS, _OF_NETWORK = "SIZE_", "WIDTH_"
 """What the names of new constants begin with."""
 _NO_SIZES = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -46,6 +46,17 @@ def lift(source: str, expressions: bool = True) -> str:
                 changes[node] = f"{_OF_INPUTS}{value}"
                 sizes[changes[node]] = value
     return _rewritten(source, body, changes, sizes)
+
+
+def lift_batches(source: str) -> str:
+    """The source with small batches as module constants: numbers of at least 4 with which a shape in `get_inputs`
+    begins, that is a call, or a tuple or list in it."""
+    body = ast.parse(source).body
+    first = [shape[0] for root in body if _draws_inputs(root) for node in ast.walk(root) if (shape := _shape(node))]
+    numbers = {node: value for node in first if type(value := getattr(node, "value", None)) is int}
+    sizes = {node: value for node, value in numbers.items() if _MIN_BATCH <= value < _MIN_SIZE}
+    changes: dict[ast.expr, str] = {node: f"{_OF_INPUTS}{value}" for node, value in sizes.items()}
+    return _rewritten(source, body, changes, {changes[node]: value for node, value in sizes.items()})
 
 
 def lift_network(source: str) -> str:
@@ -114,6 +125,15 @@ def _literals(root: ast.AST) -> Iterator[tuple[ast.expr, int]]:
 def _network(body: list[ast.stmt]) -> list[ast.stmt]:
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [statement for statement in body if isinstance(statement, kinds) and statement.name not in INPUTS]
+
+
+def _draws_inputs(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.FunctionDef) and statement.name == INPUTS[0]
+
+
+def _shape(node: ast.AST) -> list[ast.expr]:
+    """What may be the sizes of a tensor."""
+    return node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
 
 
 def _names(statement: ast.stmt) -> list[ast.Name]:

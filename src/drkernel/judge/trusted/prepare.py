@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,6 +16,7 @@ from drkernel.judge.boundary import flops
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import (
     attribution,
+    judged_values,
     modes,
     regimes,
     shrink,
@@ -32,8 +31,8 @@ from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.formats import PRODUCTS
 from drkernel.judge.trusted.least_work import inputs_read, least_work
-from drkernel.judge.trusted.outputs import all_same, leaves
-from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG
+from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG, PUBLISHED
 from drkernel.judge.trusted.shared_cases import SharedCases
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
@@ -45,8 +44,12 @@ DEGENERATE = ("refuse", "mark")
 """What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
+_WEIGHTS = 4
+"""Weights that are tried, see _settle_weights."""
 _STEADY_DRAWS = 4
 """Seeds under which inputs with other numbers are drawn, to see that they can be."""
+_LARGE_BUDGET, _PATIENT_BUDGET = 4, 3
+"""How much more time there is for all answers to a large task, and at most to one whose reference does much."""
 _CHUNK = 2**28
 """Elements that are looked at together."""
 
@@ -89,6 +92,8 @@ class PreparedTask:
     """Regimes that get past thresholds of the reference that others do not get past; see thresholds."""
     narrow: bool = field(default=False, kw_only=True)
     """Whether the reference multiplies numbers of fewer than 32 bits, or has `halves`: then kernels may, too."""
+    patience: float = field(default=1.0, kw_only=True)
+    """How many times the usual work an interpreter may do for one call, since the reference does as much more."""
     shared: SharedCases | None = field(default=None, kw_only=True)
     """Cases that all submissions are asked. None: each has its own."""
 
@@ -96,6 +101,11 @@ class PreparedTask:
     def reduces(self) -> bool:
         """Whether it is large and its outputs come from the whole batch."""
         return not all(cut.separable for cut in self.cuts.values())
+
+    @property
+    def more_time(self) -> float:
+        """How many times as long as to other tasks all answers together may take."""
+        return _LARGE_BUDGET if self.cuts else min(self.patience, _PATIENT_BUDGET)
 
     @property
     def special(self) -> tuple[str, ...]:
@@ -193,7 +203,7 @@ def prepare(
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
-    _expect_judged(sized, seed)
+    judged_values.expect(sized, seed)
     alternatives = modes.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     with spent("costs"):
@@ -210,28 +220,39 @@ def prepare(
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
-    prepared.narrow, prepared.shared = halves or narrow.seen, SharedCases(seeds.under("cases"))
+    prepared.narrow = halves or narrow.seen
     with spent("thresholds"):
         prepared.scaled = thresholds.unreached(base, sources, alternatives[0][0], seed)
     with spent("trivial outputs"):
-        _note_degenerate(prepared, sized, seeds, pause)
+        _settle_weights(prepared, sized, seeds, pause)
     return prepared
 
 
-def _note_degenerate(prepared: PreparedTask, sized: Reference, seeds: Seeds, pause: Callable[[], object]) -> None:
-    """Leaves out modes in which wrong outputs would not show: deep networks tell in evaluation alone, where norms of
-    few numbers magnify rounding, or in training alone, where running statistics do."""
+def _settle_weights(prepared: PreparedTask, sized: Reference, seeds: Seeds, pause: Callable[[], object]) -> None:
+    """Chooses the weights under which cases are asked: the first of some under which rounding decides nothing, in any
+    mode, else those under which it does in the fewest modes. Notes which trivial outputs would pass there.
+
+    Leaves out modes in which wrong outputs would not show: deep networks tell in evaluation alone, where norms of few
+    numbers magnify rounding, or in training alone, where running statistics do.
+    """
     alternatives = prepared.mode_alternatives
 
-    def doubt(train: bool) -> tuple[str, bool]:
+    def doubt(train: bool, weights: int) -> tuple[str, bool]:
         try:
-            return trivial_outputs.doubt(sized, prepared.sources, train, seeds, pause)
+            return trivial_outputs.doubt(sized, prepared.sources, train, seeds, weights, pause)
         except DrKernelError as error:
             if train is alternatives[-1][0]:
                 raise
             return str(error), True
 
-    doubts = [doubt(train) for train, *_ in alternatives]
+    doubts, fewest = [], len(alternatives) + 1
+    for draw in range(_WEIGHTS):
+        of_all = seeds.under("cases", *[draw] * (draw > 0))
+        found = [doubt(train, of_all("model", PUBLISHED)) for train, *_ in alternatives]
+        if (vague := sum(each for _, each in found)) < fewest:
+            doubts, fewest, prepared.shared = found, vague, SharedCases(of_all)
+        if not fewest:
+            break
     least = min(doubts)
     prepared.degenerate = least[0]
     if not prepared.degenerate and (sized is prepared.reference or doubts[-1][0]):  # elsewhere norms have more numbers
@@ -257,43 +278,12 @@ def reference_cost(
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with record() as trace:
         outputs = reference.forward(model, inputs)
-    _expect_real(reference.task, outputs)
+    judged_values.expect_real(reference.task, outputs)
     least = least_work(published, train)
     sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in inputs_read(inputs, least)]  # zeros may be known
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us, least)
-
-
-def _expect_real(task: Task, outputs: Any) -> None:
-    """Tolerances are of real numbers; and Triton has no complex ones, so that a kernel writes pairs anyway."""
-    for path, value in leaves(outputs):
-        if value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex):
-            raise DrKernelError(
-                f"task {task.id}: {path} is complex, which is not judged; let forward return torch.view_as_real of it"
-            )
-
-
-def _expect_judged(reference: Reference, seed: int) -> None:
-    """What inputs, weights and outputs hold is counted, compared and converted, which torch cannot in all formats."""
-    model, inputs = reference.model(seed).eval(), reference.inputs(seed)
-    given = [*model.named_parameters(), *model.named_buffers(), *leaves(inputs, "inputs")]
-    for name, value in [*given, *leaves(reference.forward(model, inputs))]:
-        if isinstance(value, Tensor) and not _computes(value.dtype):
-            bits = f"torch.int{8 * value.element_size()}"
-            mend = f"hand its bits over as {bits}, and let forward view them as {value.dtype}"
-            mend = "let forward return it in another format" if name.startswith("output") else mend
-            raise DrKernelError(f"task {reference.task.id}: {name} is {value.dtype}, which is not judged; {mend}")
-
-
-@functools.cache
-def _computes(dtype: torch.dtype) -> bool:
-    try:
-        numbers = torch.zeros(2, dtype=dtype)
-        torch.promote_types(dtype, torch.float32)
-        return all_same(leaves(numbers), leaves(numbers)) and not numbers.count_nonzero()
-    except RuntimeError:
-        return False
 
 
 def _expect_steady(reference: Reference, sources: Sequence[Source], seeds: Seeds) -> None:

@@ -104,12 +104,19 @@ class RunnerClient:
         timeout_s: longest wall time of one reply.
         budget_factor: how many times as long all replies together may take.
         pause: called now and then while the runner is idle; returns the seconds that it took, which do not count.
+        patience: how many times the usual simulated work one call may cost.
     """
 
     def __init__(
-        self, process: Process, timeout_s: float, budget_factor: float = 3.0, pause: Callable[[], float] | None = None
+        self,
+        process: Process,
+        timeout_s: float,
+        budget_factor: float = 3.0,
+        pause: Callable[[], float] | None = None,
+        patience: float = 1.0,
     ):
         self._process, self._timeout, self._pause = process, timeout_s, pause
+        self._work = patience * timeout_s * _WORK_PER_SECOND
         self._began = self._sent = time.monotonic()
         self._end = self._began + budget_factor * timeout_s
         self._large = False
@@ -176,7 +183,7 @@ class RunnerClient:
             train=case.plan.train,
             seed=case.seed,
             skip=list(skip),
-            budget=self._timeout * _WORK_PER_SECOND,
+            budget=self._work,
             **go,
         )
         if handshake:

@@ -67,11 +67,15 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
         return task
     Reference(task)  # which says what is wrong with the source
     own = dataclasses.replace(task, source=with_own_sizes(task.source))
-    less = {other.source: other for other in (with_fixed_windows(own), own) if other.source != task.source}
-    for other in less.values():
-        with contextlib.suppress(DrKernelError):
-            return parted(_fit(other, target, limit, most), target)
-    return parted(_fit(task, target, limit, most), target)
+    batches = dataclasses.replace(own, source=lift.lift_batches(own.source))
+    forms = {form.source: form for form in (with_fixed_windows(own), own, task, batches)}
+    problems: list[DrKernelError] = []
+    for form in forms.values():
+        try:
+            return parted(_fit(form, target, limit, most), target)
+        except DrKernelError as error:
+            problems.append(error)
+    raise next(error for form, error in zip(forms, problems, strict=True) if form == task.source)
 
 
 def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
@@ -233,16 +237,27 @@ def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> Tas
     full = Reference(task).constants
     task = dataclasses.replace(task, source=lift.lift_network(task.source))
     widths = lift.network_sizes(task.source)
-    best, undefined = None, True
+    best, least, undefined = None, None, True
     for halvings in _HALVINGS:
         for small, times in itertools.product(lowered, halvings):
             tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
             narrow, cost = _halved_widths(task, widths | small, widths | tied, times)
             if cost is not None and not cost.exceeds(limit) and cost.undefined <= undefined:
-                best, undefined = narrow, cost.undefined
+                best, least, undefined = narrow, cost, cost.undefined
                 if not cost.exceeds(NETWORK) and not undefined:
                     return _fitted(task, best)
-    return _fitted(task, best) if best else None
+    return _fitted(task, _with_pairs(task, best, least)) if best and least else None
+
+
+def _with_pairs(task: Task, small: dict[str, int], before: Cost) -> dict[str, int]:
+    """The constants of a network that is not cheap, with two images where there were four."""
+    for name in (name for name, value in small.items() if value == min(_LEAST)):
+        cost = planned_cost(task, small | {name: 2})
+        if not cost or cost.undefined or cost.group < min(LEAST_GROUP, before.group):
+            continue
+        if cost.values < before.values > NETWORK.values:
+            return small | {name: 2}
+    return small
 
 
 def _halved_widths(

@@ -27,12 +27,18 @@ Predictor = Callable[[Case, Tensor], Tensor | None]
 
 
 def doubt(
-    reference: Reference, sources: Sequence[Source], train: bool, seeds: Seeds, pause: Callable[[], object]
+    reference: Reference,
+    sources: Sequence[Source],
+    train: bool,
+    seeds: Seeds,
+    weights: int,
+    pause: Callable[[], object],
 ) -> tuple[str, bool]:
     """Why a task might not tell right from wrong in a mode.
 
     Args:
         sources: see `structure.observe`.
+        weights: the seed of the model.
         pause: called now and then, while others may have the device.
 
     Returns:
@@ -43,7 +49,7 @@ def doubt(
         DrKernelError: inputs are not finite, or where outputs are not depends on rounding.
     """
     task = reference.task
-    model = reference_model.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
+    model = reference_model.build(reference, weights, Perturbation.OVERWRITE)
     first, passing, vague = None, {}, False
     for index, regime in enumerate(("given", "given", *regimes.PURE)):  # twice: no other regime may suit the task
         plan = Plan(regime, DEFAULT_WEIGHTS, regime, train)  # not a timed one: only those need patterns of precision

@@ -34,7 +34,8 @@ def without_data() -> Iterator[None]:
     fake_tensor.log.disabled = True  # it would say at length what does not run
     try:
         converting = mock.patch.object(torch.utils, "swap_tensors", _becomes)
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), converting, Mode():
+        drawing = mock.patch.object(torch.nn.init, "_no_grad_trunc_normal_", _is_drawn)
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), converting, drawing, Mode():
             warnings.simplefilter("ignore")  # of copies, whose memory it asks for
             yield
     finally:
@@ -53,6 +54,11 @@ def on_meta() -> Iterator[None]:
 
 DRY_RUNS = (without_data, on_meta)
 """Both ways, in the order in which they are tried."""
+
+
+def _is_drawn(tensor: Tensor, *bounds: Any, generator: Any = None) -> Tensor:
+    """For `nn.init.trunc_normal_`, which reads back whether all numbers are inside its bounds."""
+    return tensor.normal_(generator=generator)
 
 
 def _becomes(tensor: Tensor, other: Tensor) -> None:

@@ -27,6 +27,9 @@ from drkernel.judge.trusted.zygote import Process
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, KernelTime, Task
 
+_USUAL_BYTES, _MOST_PATIENCE = 2**19, 16.0
+"""Operators of most small tasks move less; those of networks whose images cannot be made smaller, up to 200 times as
+much."""
 _WRITTEN = 0.99
 """Of the bytes of all outputs, those that must be written: the last block of each row is written in part."""
 
@@ -36,6 +39,12 @@ def _stored(row: Row, is_steady: bool) -> float:
     if not row.triton:
         return sum(tensor.unique for tensor in row.tensors if tensor.stored)
     return min(row.stored, row.stored_lanes) if is_steady else row.stored
+
+
+def _patience(prepared: PreparedTask) -> float:
+    """See there: by the bytes that the reference's operators move."""
+    moved = max(sum(row.bytes_total for row in cost.trace.rows) for cost in prepared.reference_costs.values())
+    return min(max(1.0, moved / _USUAL_BYTES), _MOST_PATIENCE)
 
 
 class SimulatedDevice:
@@ -84,6 +93,7 @@ class SimulatedDevice:
         published, gpu = Reference(task), for_precision(self._gpu, task.precision)
         cost_model = Roofline(gpu, scale_of(task))
         prepared = prepare.prepare(reference, reference, self._secret, cost_model, aten.record, published)
+        prepared.patience = _patience(prepared)
         seeds = Seeds(self._secret, task.digest)
         with spent("resized"):
             given = reference, reference, prepared.hidden, seeds("resized"), prepared.masked
