@@ -1,11 +1,12 @@
 """Share of tasks solved against the rows, the parameters and the tokens of a supervised training, from random weights.
 
     python benchmarks/coldstart_sets.py OUT/sets --parts 500 --tasks 120
-    python benchmarks/policy_scaling.py OUT [--at-once 4] [--workers 4] [--seeds 2]
+    python benchmarks/policy_scaling.py OUT [--at-once 4] [--workers 4] [--seeds 2] [--only NAME ...] [--studies ...]
 
 `GRID` lists the trainings. Each is followed by one try at temperature 0 on tasks by other authors (the development half
 of the handwritten ones, the validation split of the written ones), judged on the simulated H200. All have the tokenizer
-of the shipped 8M policy. What is done stays, so the same command goes on. OUT/table.md and OUT/scaling.png show it.
+of the shipped 8M policy. What is done stays, so the same command goes on. OUT/rows.jsonl has the results, to which a
+further run adds its own; OUT/table.md and OUT/scaling.png show them.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import os
 import queue
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +75,10 @@ GRID = [
 
 def main(options: argparse.Namespace) -> int:
     trainings = [Training(*each, seed) for seed in range(options.seeds) for each in GRID]
+    trainings = [each for each in trainings if not options.only or each.name in options.only]
     if options.report:
-        return report(
-            options.out,
-            [each for each in trainings if all(is_evaluated(options.out, each, study) for study in STUDIES)],
-        )
+        done = lambda each: all(is_evaluated(options.out, each, study) for study in options.studies)
+        return report(options.out, filter(done, trainings), options.studies)
     gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
     for place in range(options.at_once):
         gpus.put(str(place % max(1, torch.cuda.device_count())))
@@ -87,14 +87,14 @@ def main(options: argparse.Namespace) -> int:
         gpu = gpus.get()
         try:
             train(options.out, training, gpu)
-            for study in STUDIES:
+            for study in options.studies:
                 evaluate(options.out, training, study, gpu, options)
         finally:
             gpus.put(gpu)
 
     with ThreadPoolExecutor(options.at_once) as pool:
         list(pool.map(play, trainings))
-    return report(options.out, trainings)
+    return report(options.out, trainings, options.studies)
 
 
 def train(out: Path, training: Training, gpu: str) -> None:
@@ -146,8 +146,11 @@ def run(*command: str, gpu: str, log: Path) -> None:
         subprocess.run([sys.executable, *command], check=True, stdout=file, stderr=subprocess.STDOUT, env=environment)
 
 
-def report(out: Path, trainings: list[Training]) -> int:
-    rows = [row(out, training) for training in trainings]
+def report(out: Path, trainings: Iterable[Training], studies: Sequence[str]) -> int:
+    path = out / "rows.jsonl"
+    before = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    found = {name_of(each): each for each in before} | {each.name: row(out, each, studies) for each in trainings}
+    rows = sorted(found.values(), key=lambda each: (GRID.index(_setting(each)), each["seed"]))
     lines = [
         "| policy | rows | tokens | seed | held-out loss | right | at 1.2x | tasks |",
         "|---|---|---|---|---|---|---|---|",
@@ -159,10 +162,18 @@ def report(out: Path, trainings: list[Training]) -> int:
             f"| {each['seed']} | {each['held_out']:.4f} | {right} | {fast} | {len(each['right'])} |"
         )
     judging.write_table(out, lines)
-    (out / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
     plot(rows, out / "scaling.png")
     print("\n".join(lines))
     return 0
+
+
+def _setting(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return row["shape"], row["part"], row["epochs"]
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    return Training(*_setting(row), row["seed"]).name
 
 
 def _share(found: list[bool]) -> str:
@@ -171,11 +182,11 @@ def _share(found: list[bool]) -> str:
     return f"{mean:.0%} [{100 * low:.0f}, {100 * high:.0f}]"
 
 
-def row(out: Path, training: Training) -> dict[str, Any]:
+def row(out: Path, training: Training, studies: Sequence[str]) -> dict[str, Any]:
     """What a training is and solves; per task, whether the answer is right, and at least 1.2 times as fast."""
     folder = out / training.name
     steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    results = [each for study in STUDIES for each in answers(folder / study)]
+    results = [each for study in studies for each in answers(folder / study)]
     config = json.loads((folder / "policy" / "config.json").read_text())
     return {
         "shape": training.shape,
@@ -213,13 +224,13 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     for axis, (name, keys) in zip(axes, free.items(), strict=True):
         shown = [each for each in rows if all(each[key] == value for key, value in base.items() if key not in keys)]
         shown = [each for each in shown if name != "rows" or each["part"] * 3 == each["epochs"]]
-        places = [each[name] for each in shown]
         for shift, (key, label) in zip((0.97, 1.03), (("right", "right"), ("fast", "and at 1.2x")), strict=True):
-            means = [float(numpy.mean(each[key])) for each in shown]
-            ends = [wilson(mean, len(each[key])) for mean, each in zip(means, shown, strict=True)]
-            off = [[100 * abs(mean - end[side]) for mean, end in zip(means, ends, strict=True)] for side in (0, 1)]
-            given = [shift * place for place in places], [100 * mean for mean in means], off
-            axis.errorbar(*given, fmt="o", capsize=3, label=label)
+            of_seeds = [(each[name] * shift * 1.015 ** each["seed"], each[key]) for each in shown]
+            ends = [wilson(float(numpy.mean(solved)), len(solved)) for _, solved in of_seeds]
+            means = [100 * float(numpy.mean(solved)) for _, solved in of_seeds]
+            off = [[abs(mean - 100 * end[side]) for mean, end in zip(means, ends, strict=True)] for side in (0, 1)]
+            axis.errorbar([place for place, _ in of_seeds], means, off, fmt="o", markersize=4, capsize=2, label=label)
+        places = [each[name] for each in shown if each["seed"] == 0]
         axis.set(xscale="log", xlabel=name, ylim=(0, 100))
         axis.set_xticks(places, [_short(place) for place in places])
         axis.minorticks_off()
@@ -239,6 +250,8 @@ if __name__ == "__main__":
     parser.add_argument("--at-once", type=int, default=4, help="trainings and studies, on all GPUs together")
     parser.add_argument("--workers", type=int, default=4, help="of each study's judge")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="of trainings, as their folders are called")
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=[*STUDIES])
     parser.add_argument("--report", action="store_true", help="of what is there; nothing is trained")
     parser.add_argument("evaluate", nargs="*", help="further overrides of evaluate.py")
     sys.exit(main(parser.parse_intermixed_args()))  # overrides may stand behind options
