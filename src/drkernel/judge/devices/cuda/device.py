@@ -36,6 +36,7 @@ from drkernel.judge.trusted import (
 )
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint
+from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.shrink import Cost
 from drkernel.judge.trusted.spent import spent
@@ -276,10 +277,10 @@ class CudaDevice:
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
         train, expected = submission.case.plan.train, submission.case.expected
-        within = None
+        within: Callable[[Any, Any], Mismatch | None] | None = None
         if self._buffers.large:
             bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
-            within = functools.partial(slices.within, bounds)
+            within = functools.partial(slices.within, bounds) if bounds else lambda rounded, outputs: None
         return PairedTimer(
             self._buffers,
             submission.client,
