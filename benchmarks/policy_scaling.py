@@ -75,6 +75,9 @@ GRID = [
 
 def main(options: argparse.Namespace) -> int:
     trainings = [Training(*each, seed) for seed in range(options.seeds) for each in GRID]
+    names = [each.name for each in trainings]
+    if unknown := [name for name in options.only or () if name not in names]:
+        sys.exit(f"--only {unknown[0]}: no such training; there are {', '.join(names)}")
     trainings = [each for each in trainings if not options.only or each.name in options.only]
     if options.report:
         done = lambda each: all(is_evaluated(options.out, each, study) for study in options.studies)

@@ -29,6 +29,9 @@ OF_EXAMINATIONS = (
 )
 """The options that examiners have, too."""
 _MAX_CACHED = 8192
+_CPU_LIMITS = {"cuda": 2, "simulated": 9}
+"""Processor seconds of a submission's process, in time limits of one reply. On the simulated device all replies
+together may take so many (budget_factor times PreparedTask.more_time)."""
 
 
 class Judge:
@@ -44,7 +47,10 @@ class Judge:
         """What this judge was made with, and what it chose by the machine."""
         secret, worker_timeout_s = given.secret or os.urandom(32), longest_s(given.timeout_s)
         config = {field: getattr(given, field) for field in OF_EXAMINATIONS}
-        limits = {"host_memory_mib": given.host_memory_mib, "cpu_s": int(9 * given.timeout_s) + 1}
+        limits = {
+            "host_memory_mib": given.host_memory_mib,
+            "cpu_s": int(_CPU_LIMITS[given.device] * given.timeout_s) + 1,
+        }
         settings: dict[str, Any]
         self._backend: Backend
         if given.device == "cuda":

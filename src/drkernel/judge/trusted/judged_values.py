@@ -22,7 +22,7 @@ def expect_real(task: Task, outputs: Any) -> None:
             )
 
 
-def expect(reference: Reference, seed: int) -> None:
+def expect_formats(reference: Reference, seed: int) -> None:
     """What inputs, weights and outputs hold is counted, compared and converted, which torch cannot in all formats."""
     model, inputs = reference.model(seed).eval(), reference.inputs(seed)
     given = [*model.named_parameters(), *model.named_buffers(), *leaves(inputs, "inputs")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,7 +204,7 @@ def prepare(
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
-    judged_values.expect(sized, seed)
+    judged_values.expect_formats(sized, seed)
     alternatives = modes.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     with spent("costs"):
@@ -229,30 +230,29 @@ def prepare(
 
 
 def _settle_weights(prepared: PreparedTask, sized: Reference, seeds: Seeds, pause: Callable[[], object]) -> None:
-    """Chooses the weights under which cases are asked: the first of some under which rounding decides nothing, in any
-    mode, else those under which it does in the fewest modes. Notes which trivial outputs would pass there.
+    """Chooses the seeds of the shared cases: the first of some under whose weights rounding decides nothing in
+    evaluation, where running statistics are drawn, too; else the first. Notes which trivial outputs would pass.
 
     Leaves out modes in which wrong outputs would not show: deep networks tell in evaluation alone, where norms of few
     numbers magnify rounding, or in training alone, where running statistics do.
     """
     alternatives = prepared.mode_alternatives
+    evaluation = alternatives[-1][0]
 
+    @functools.cache
     def doubt(train: bool, weights: int) -> tuple[str, bool]:
         try:
             return trivial_outputs.doubt(sized, prepared.sources, train, seeds, weights, pause)
         except DrKernelError as error:
-            if train is alternatives[-1][0]:
+            if train is evaluation:
                 raise
             return str(error), True
 
-    doubts, fewest = [], len(alternatives) + 1
-    for draw in range(_WEIGHTS):
-        of_all = seeds.under("cases", *[draw] * (draw > 0))
-        found = [doubt(train, of_all("model", PUBLISHED)) for train, *_ in alternatives]
-        if (vague := sum(each for _, each in found)) < fewest:
-            doubts, fewest, prepared.shared = found, vague, SharedCases(of_all)
-        if not fewest:
-            break
+    drawn = [seeds.under("cases"), *(seeds.under("cases", draw) for draw in range(1, _WEIGHTS))]
+    weights = {of_all("model", PUBLISHED): of_all for of_all in drawn}
+    chosen = next((each for each in weights if not doubt(evaluation, each)[1]), next(iter(weights)))
+    prepared.shared = SharedCases(weights[chosen])
+    doubts = [doubt(train, chosen if train is evaluation else seeds("degenerate")) for train, *_ in alternatives]
     least = min(doubts)
     prepared.degenerate = least[0]
     if not prepared.degenerate and (sized is prepared.reference or doubts[-1][0]):  # elsewhere norms have more numbers

@@ -69,13 +69,13 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     own = dataclasses.replace(task, source=with_own_sizes(task.source))
     batches = dataclasses.replace(own, source=lift.lift_batches(own.source))
     forms = {form.source: form for form in (with_fixed_windows(own), own, task, batches)}
-    problems: list[DrKernelError] = []
+    problems: dict[str, DrKernelError] = {}
     for form in forms.values():
         try:
             return parted(_fit(form, target, limit, most), target)
         except DrKernelError as error:
-            problems.append(error)
-    raise next(error for form, error in zip(forms, problems, strict=True) if form == task.source)
+            problems[form.source] = error
+    raise problems[task.source]
 
 
 def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
