@@ -25,8 +25,9 @@ from drkernel.policy.canonical.told import Line, Told, names_in
 
 _NAME = re.compile(r"\bself\.[mn]\d+\b|\bt\d+\b|\bin\d+\b")
 _VALUE = re.compile(r"t\d+|in\d+")
-_SHAPES = re.compile(r"(?<= )\([\d, ]*\)|normalized_shape=\([\d, ]*\)")
-"""In what is told of a module: shapes that `_Blocks` compares by rank."""
+_WEIGHT = re.compile(r"(?<= )\(([\d, ]*)\)")
+_NORMED = re.compile(r"normalized_shape=\([\d, ]*\)")
+"""In what is told of a module: shapes of its tensors, and those of what it takes."""
 
 
 def repeated(body: Sequence[ast.stmt], functions: Collection[str], told: Told) -> dict[str, Line]:
@@ -141,4 +142,11 @@ def _skeleton(line: Line) -> tuple[str, str]:
     """A line without names: its expression, and what is told of its module."""
     module = line.told.partition("  # ")[2].partition("; ")[0]
     is_module = re.match(r"(F|nn|torch)\.", module)
-    return _NAME.sub("_", _made(line)), _SHAPES.sub("", module) if is_module else ""
+    told = _WEIGHT.sub(_window, _NORMED.sub("", module)) if is_module else ""
+    return _NAME.sub("_", _made(line)), told
+
+
+def _window(shape: re.Match[str]) -> str:
+    """A shape without the sizes of its first two dimensions, which are numbers of channels."""
+    sizes = [size for size in shape[1].replace(" ", "").split(",") if size]
+    return f"({', '.join(['_'] * len(sizes[:2]) + sizes[2:])})"
