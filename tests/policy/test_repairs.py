@@ -106,6 +106,37 @@ def test_a_kernel_that_cannot_run_takes_no_other_with_it(wrong):
     assert "t1 = f1(t0)" in lines and "t4 = f2(t3)" not in lines
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "t0.new_empty((*t0.shape[:-1], t0.shape[-1] - 3 + 1))",
+        "t0.new_empty(t0.shape[:1])",
+        "torch.empty_like(F.pad(t0, (0, 1)))",
+        "t0.new_empty((t0.shape[0], triton.cdiv(t0.shape[1], 2)))",
+        "t0.permute(0, 2, 1)",  # it has two dimensions
+    ],
+)
+def test_a_call_that_makes_another_size_is_left_out(made):
+    wrong = KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("torch.empty_like(t0)", made)
+    lines = written(RIGHT + wrong + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+    assert "t1 = f1(t0)" in lines and "t4 = f2(t3)" not in lines
+
+
+@pytest.mark.parametrize("made", ["t0.new_empty((t0.size(0), 32))", "made_elsewhere(t0)", "t0.new_empty(t0.stride(0))"])
+def test_a_call_whose_size_is_right_or_not_known_stays(made):
+    other = KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("torch.empty_like(t0)", made)
+    helper = "def made_elsewhere(t0):\n    return torch.empty_like(t0)\n"
+    assert "t4 = f2(t3)" in written(helper + RIGHT + other + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+
+
+def test_sizes_of_weights_are_those_that_are_told():
+    head = "def f2(t0, p0, p1):\n    o = t0.new_empty((t0.shape[0], p0.shape[0]{more}))\n    return o\n"
+    call = "t3 = f2(t2, self.m1.weight, self.m1.bias)"
+    calls = lambda more: written(RIGHT + head.format(more=more) + forward("t1 = f1(t0)", call))
+    assert "t3 = f2(t2, self.second.weight, self.second.bias)" in calls("")
+    assert "t3 = self.second(t2)" in calls(" // 2")
+
+
 def test_a_plan_whose_quotes_do_not_match_is_left_out():
     assert "t1 = f1(t0)" in written("'t1 = torch.einsum('ab->ab', t0)\"\n" + RIGHT + forward("t1 = f1(t0)"))
 

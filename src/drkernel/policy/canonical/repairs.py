@@ -9,8 +9,8 @@
         return t9
 
 What a completion changes are lines of the reference, each for itself. So one that cannot run, or is not given what
-these lines are given, takes no other with it. The arguments of `forward` and the form of its result are the
-reference's.
+these lines are given, or makes another size than they make (host.py), takes no other with it. The arguments of
+`forward` and the form of its result are the reference's.
 A completion of which nothing would be left stays as it is: its error says what was wrong.
 """
 
@@ -20,9 +20,11 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.told import Line, Told, names_in
 
@@ -199,6 +201,8 @@ class _Statements:
                     return False
                 if not _has_dimensions(self.kept.functions[function], args, self.told):
                     return False
+                if not _has_shape(made, self.kept.functions[function], args, self.told):
+                    return False
         return set(names_in(statement, ast.Load)) <= self.known and self._has_all(statement)
 
     def _as_named(self, statement: ast.stmt) -> Iterator[ast.stmt]:
@@ -240,6 +244,29 @@ def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: T
                 if place >= ranks[name]:
                     return False
     return True
+
+
+def _has_shape(made: str, function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
+    """Whether what a function makes, as far as its source says, has the shape of the reference's value."""
+    known = {name: host.tensor(shape) for name, shape in told.shapes.items() if _VALUE.fullmatch(name)}
+    try:
+        found = host.returned(function, [_given(arg, known, told) for arg in args])
+    except host.Unknown:
+        return True
+    except host.Wrong:
+        return False
+    return made not in told.shapes or getattr(found, "shape", None) == told.shapes[made]
+
+
+def _given(arg: ast.expr, known: Mapping[str, Any], told: Told) -> Any:
+    """A value or a tensor of the module without its data, or a number; None where it is not known."""
+    text = ast.unparse(arg)
+    if text in told.weights:
+        return host.tensor(told.weights[text])
+    try:
+        return host.value_of(arg, known)
+    except (host.Unknown, host.Wrong):
+        return None
 
 
 def _fits(made: str, args: Sequence[ast.expr], told: Told) -> bool:
