@@ -1,4 +1,4 @@
-"""What a module holds: tensors, modules that are told as they are, whole numbers."""
+"""What a module holds: tensors, modules that are told as they are, numbers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}".strip("."), value
 
 
-def numbers_of(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Whole numbers that modules of the task's own classes hold, by path; not flags and places."""
+def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
+    """Numbers that modules of the task's own classes hold, by path; not flags and places."""
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
             for name, value in vars(module).items():
-                if not name.startswith("_") and type(value) is int:
+                if not name.startswith("_") and type(value) in (int, float):
                     yield f"{path}.{name}".lstrip("."), value

@@ -23,7 +23,7 @@ from functools import lru_cache
 
 from drkernel.policy.canonical.told import Line, Told, names_in
 
-_NAME = re.compile(r"\bself\.[mn]\d+\b|\bt\d+\b|\bin\d+\b")
+_NAME = re.compile(r"\bself\.[mnr]\d+\b|\bt\d+\b|\bin\d+\b")
 _VALUE = re.compile(r"t\d+|in\d+")
 _WEIGHT = re.compile(r"(?<= )\(([\d, ]*)\)")
 _NORMED = re.compile(r"normalized_shape=\([\d, ]*\)")
@@ -118,7 +118,7 @@ class _Blocks:
             return False
         if not one.startswith("self."):
             return self.alike(one, other)
-        if one != other if one.startswith("self.n") else not self._same_windows(one, other):
+        if one != other if one.startswith(("self.n", "self.r")) else not self._same_windows(one, other):
             return False
         return self.names.setdefault(one, other) == other
 
