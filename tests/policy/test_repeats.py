@@ -83,6 +83,14 @@ def test_another_number_or_function_is_not_alike(step, calls):
     assert sum("f1" in line for line in written) == calls
 
 
+def test_blocks_that_hold_the_same_number_each_are_alike():
+    taken = "self.norm(x).unflatten(1, (self.heads, -1)).relu().flatten(1, 2)"
+    source = network().replace("F.relu(self.norm(self.conv(x)))", taken)
+    source = source.replace("        self.conv,", "        self.heads = width // 2\n        self.conv,")
+    written = forward(source, "t2 = f1(t0)", canonical(source).told.lines[-1].text)
+    assert sum("f1" in line for line in written) == 3
+
+
 def test_a_call_of_two_values_is_no_call_of_a_value_and_a_parameter():
     source = network("x + self.blocks[0].norm.weight[:, None, None] if block is self.blocks[0] else block(x) + x")
     form = canonical(source)

@@ -122,7 +122,8 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     shown = SHOWN if lines and len(lines) > MOST_LINES else len(told.lines) - 1
     cut = ["..."] if shown < len(told.lines) - 1 else []
     text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
-    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, shown), told.digits)
+    named = {told.paths[path]: value for path, value in told.numbers.items()}
+    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown), told.digits)
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

@@ -118,7 +118,7 @@ class _Blocks:
             return False
         if not one.startswith("self."):
             return self.alike(one, other)
-        if one != other if one.startswith(("self.n", "self.r")) else not self._same_windows(one, other):
+        if not (one == other if one.startswith("self.r") else self._same_held(one, other)):
             return False
         return self.names.setdefault(one, other) == other
 
@@ -126,6 +126,13 @@ class _Blocks:
         shapes, dtypes = self.told.shapes, self.told.dtypes
         ones = [[size == 1 for size in shapes.get(name, ())] for name in (one, other)]
         return ones[0] == ones[1] and dtypes.get(one) == dtypes.get(other)
+
+    def _same_held(self, one: str, other: str) -> bool:
+        """Whether two modules have the same windows, or two whole numbers are equal."""
+        if not one.startswith("self.n"):
+            return self._same_windows(one, other)
+        numbers = [self.told.numbers.get(name.removeprefix("self.")) for name in (one, other)]
+        return one == other or numbers[0] == numbers[1] is not None
 
     def _same_windows(self, one: str, other: str) -> bool:
         """Whether tensors of two modules have the same rank, and sizes behind the second dimension."""

@@ -30,6 +30,8 @@ class Told:
     """Of values, inputs and tensors of the module, by name."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """Of those of them that are not float32: float16, bfloat16, int, bool."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Whole numbers that the module holds, by name: `n0`."""
     shown: int = 0
     """How many of the lines a policy reads before the last one."""
 

@@ -14,10 +14,8 @@ the call beside it.
 from __future__ import annotations
 
 import inspect
-import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.held import ROLES, holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.held import ROLES, Named, holds_tensors, numbers_of, tensors, whole
 from drkernel.policy.canonical.literals import Literals
 from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
@@ -77,7 +75,7 @@ def trace(source: str, entry_point: str) -> Trace:
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
             told, recorder = _run(source, entry_point)
-            if not any(map(has_sizes, recorder.calls, recorder.guesses, itertools.repeat(recorder.held))):
+            if not any(has_sizes(*both, recorder.held) for both in zip(recorder.calls, recorder.guesses, strict=True)):
                 return told
             run = _as_run(recorder, told.paths)
             tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, run.calls))
@@ -137,13 +135,13 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
         recorder.keep_whole(module, path)
     recorder.held = dict(numbers_of(model))
     numbers = {path: value for path, value in recorder.held.items() if type(value) is int and value > 1}
-    often = Counter(numbers.values())
-    recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
+    names = {path: f"n{place}" for place, path in enumerate(numbers)}
+    recorder.numbers = Named(model, {path: (numbers[path], name) for path, name in names.items()})
     recorder.literals = Literals.of(source)
     with recorder:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
-    paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
+    paths = recorder.paths | names
     paths |= {path: f"r{place}" for place, (path, value) in enumerate(recorder.held.items()) if type(value) is float}
     shown = tuple(map(_told, inputs))
     digits = with_more_digits(value for call in recorder.calls for value in leaves([call.tensors, call.words]))
@@ -173,6 +171,8 @@ class _Line:
 
     call: Call
     made: list[Ref]
+    numbers: Mapping[int, str] = field(default_factory=dict)
+    """Names of whole numbers there."""
 
 
 class _Recorder(TorchFunctionMode):
@@ -192,8 +192,8 @@ class _Recorder(TorchFunctionMode):
         self.dtypes: dict[str, str] = {}
         self.held: dict[str, int | float] = {}
         """Numbers that the module holds, by path."""
-        self.numbers: dict[int, str] = {}
-        """Names of whole numbers that the module holds, where it holds them once."""
+        self.numbers = Named()
+        """Names of whole numbers that the module holds."""
         self.literals = Literals()
         self._inputs: list[Ref] = []
         self._calls: list[_Line] = []
@@ -269,7 +269,7 @@ class _Recorder(TorchFunctionMode):
             raise Untold(f"more than {MOST_CALLS} calls")
         for value, ref in zip(made, refs, strict=True):
             self.name(value, ref)
-        self._calls.append(_Line(call, refs))
+        self._calls.append(_Line(call, refs, self.numbers.now))
 
     def _ref(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -298,7 +298,7 @@ class _Recorder(TorchFunctionMode):
                 yield self.general[-1]
                 continue
             line, before = _without_places(line, needed), number
-            line = _Line(without_window(line.call, self.numbers, self.literals), line.made)
+            line = replace(line, call=without_window(line.call, self.numbers.everywhere, self.literals))
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
@@ -307,7 +307,7 @@ class _Recorder(TorchFunctionMode):
             names, pattern = [ref.name for ref in line.made], line.call.makes
             is_first = pattern not in ("", "{}") and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{names[0]}, *_" if is_first else pattern.format(*names) or ", ".join(names)
-            suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values)
+            suited = general(line.call, self._inputs, line.numbers, makers, self.literals, values)
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
             self._keep(line.call, suited, before, f"{makes} = {suited.text}")
             yield f"{makes} = {(suited if line.call.infix else line.call).text}{_beside(line, told)}"
@@ -354,7 +354,7 @@ def _without_places(line: _Line, needed: set[int]) -> _Line:
     """`amax` where the places that `max` finds are of no use; `min` alike."""
     call = line.call
     if call.name in ("max", "min") and len(line.made) == 2 and id(line.made[1]) not in needed:
-        return _Line(Call(f"a{call.name}", call.tensors, call.words), line.made[:1])
+        return replace(line, call=Call(f"a{call.name}", call.tensors, call.words), made=line.made[:1])
     return line
 
 
