@@ -137,6 +137,51 @@ def test_sizes_of_weights_are_those_that_are_told():
     assert "t3 = self.second(t2)" in calls(" // 2")
 
 
+JOINED = """\
+@triton.jit
+def kernel2(t0_ptr, t1_ptr, o_ptr, T, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < T
+    t0 = tl.load(t0_ptr + i, mask=m)
+    t1 = tl.load(t1_ptr + i, mask=m)
+    tl.store(o_ptr + i, t0 * t1, mask=m)
+def f2(t0, t1):
+    t1 = t1.contiguous()
+    o = torch.empty_like(t0)
+    kernel2[triton.cdiv(o.numel(), 1024),](t0, t1, o, o.numel(), BLOCK=1024)
+    return o
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "wide"),
+    [
+        ("t5 = f2(t4, in1[1])", "t5 = f2(t4, in1[1].expand_as(t4))"),
+        ("t6 = f2(t5, self.m2)", "t6 = f2(t5, self.scaled.gain.expand_as(t5))"),
+        ("t2 = f2(t1, in1[0])", "t2 = f2(t1, in1[0])"),  # is as large
+    ],
+)
+def test_what_is_read_as_if_it_were_as_large_as_the_result_is(call, wide):
+    assert wide in written(JOINED + forward(call))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("t1_ptr + i", "t1_ptr + i % 32"),
+        ("tl.load(t1_ptr + i, mask=m)", "tl.load(t1_ptr + i, mask=i < 32)"),
+        ("torch.empty_like", "torch.zeros_like"),  # of which a kernel may write a part
+    ],
+)
+def test_what_may_be_read_right_is_given_as_it_is(old, new):
+    assert "t5 = f2(t4, in1[1])" in written(JOINED.replace(old, new) + forward("t5 = f2(t4, in1[1])"))
+
+
+def test_what_cannot_be_as_large_is_left_out():
+    cut = JOINED.replace("t1 = t1.contiguous()", "t1 = t1[:1].contiguous()")
+    assert "t5 = t4 * in1[1]" in written(RIGHT + cut + forward("t1 = f1(t0)", "t5 = f2(t4, in1[1])"))
+
+
 def test_a_plan_whose_quotes_do_not_match_is_left_out():
     assert "t1 = f1(t0)" in written("'t1 = torch.einsum('ab->ab', t0)\"\n" + RIGHT + forward("t1 = f1(t0)"))
 

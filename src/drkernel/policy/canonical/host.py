@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -67,25 +67,40 @@ def returned(function: ast.FunctionDef, args: Sequence[Any]) -> Any:
         Unknown: the source does not say what it returns.
         Wrong: it fails.
     """
+    for statement, known in _statements(function, args):
+        if isinstance(statement, ast.Return) and statement.value:
+            return value_of(statement.value, known)
+    raise Unknown
+
+
+def launches(function: ast.FunctionDef, args: Sequence[Any]) -> Iterator[tuple[str, list[ast.expr], Mapping[str, Any]]]:
+    """The kernels that a function launches: the name, what is given by place, and what is known there, by name.
+
+    Raises:
+        Wrong: the function fails.
+    """
+    for statement, known in _statements(function, args):
+        match statement:
+            case ast.Expr(ast.Call(ast.Subscript(ast.Name(kernel)), given)):
+                yield kernel, given, dict(known)
+
+
+def _statements(function: ast.FunctionDef, args: Sequence[Any]) -> Iterator[tuple[ast.stmt, dict[str, Any]]]:
+    """The statements, as far as they are assignments and launches, one after the other, and what is known there."""
     known = {name.arg: value for name, value in zip(function.args.args, args, strict=False) if value is not None}
     for statement in function.body:
+        yield statement, known
         match statement:
-            case ast.Return(ast.expr() as value):
-                return value_of(value, known)
             case ast.Assign([target], value):
                 _assign(target, value, known)
             case ast.Expr():  # a launch, which gives tensors no other shapes
                 pass
             case _:
-                break
-    raise Unknown
+                return
 
 
 def _assign(target: ast.expr, value: ast.expr, known: dict[str, Any]) -> None:
-    names = target.elts if isinstance(target, ast.Tuple) else [target]
-    if not all(isinstance(name, ast.Name) for name in names):
-        raise Unknown
-    texts = [name.id for name in names if isinstance(name, ast.Name)]
+    texts = [name.id for name in ast.walk(target) if isinstance(name, ast.Name)]
     try:
         found = value_of(value, known)
         parts = list(found) if isinstance(target, ast.Tuple) else [found]

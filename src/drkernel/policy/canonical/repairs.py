@@ -26,6 +26,7 @@ from typing import Any
 
 from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
+from drkernel.policy.canonical.reads import widened
 from drkernel.policy.canonical.told import Line, Told, names_in
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
@@ -187,7 +188,8 @@ class _Statements:
     def right(self, statement: ast.stmt) -> ast.stmt | None:
         """The statement, if it can be right as far as names tell. A call that cannot may be one of the values that the
         function's arguments are named after. What a statement sets is known from then on."""
-        found = next(filter(self._may_be, (statement, *self._as_named(statement))), None)
+        right = filter(self._may_be, (statement, *self._as_named(statement)))
+        found = next((wide for one in right if (wide := self._widened(one))), None)
         if found:
             self.known.update(names_in(found, ast.Store))
         return found
@@ -216,6 +218,17 @@ class _Statements:
                         for name, given in zip(named, args, strict=True)
                     ]
                     yield renamed
+
+    def _widened(self, statement: ast.stmt) -> ast.stmt | None:
+        """The statement with arguments as large as they are read; None where they cannot be as large."""
+        match statement:
+            case ast.Assign(targets, ast.Call(ast.Name(name), args) as call) if name in self.kept.functions:
+                try:
+                    wide = widened(call, self.kept.functions, _tensors(args, self.told))
+                except host.Wrong:
+                    return None
+                return ast.fix_missing_locations(ast.Assign(targets, wide)) if wide else None
+        return statement
 
     def _has_all(self, statement: ast.stmt) -> bool:
         """Whether the module has all tensors and modules that are read."""
@@ -248,9 +261,8 @@ def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: T
 
 def _has_shape(made: str, function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
     """Whether what a function makes, as far as its source says, has the shape of the reference's value."""
-    known = {name: host.tensor(shape) for name, shape in told.shapes.items() if _VALUE.fullmatch(name)}
     try:
-        found = host.returned(function, [_given(arg, known, told) for arg in args])
+        found = host.returned(function, _tensors(args, told))
     except host.Unknown:
         return True
     except host.Wrong:
@@ -258,11 +270,17 @@ def _has_shape(made: str, function: ast.FunctionDef, args: Sequence[ast.expr], t
     return made not in told.shapes or getattr(found, "shape", None) == told.shapes[made]
 
 
+def _tensors(args: Sequence[ast.expr], told: Told) -> list[Any]:
+    """What a call is given, without data; None where it is not known."""
+    known = {name: host.tensor(shape) for name, shape in told.shapes.items() if _VALUE.fullmatch(name)}
+    return [_given(arg, known, told) for arg in args]
+
+
 def _given(arg: ast.expr, known: Mapping[str, Any], told: Told) -> Any:
     """A value or a tensor of the module without its data, or a number; None where it is not known."""
     text = ast.unparse(arg)
-    if text in told.weights:
-        return host.tensor(told.weights[text])
+    if shape := told.shapes.get(text, told.weights.get(text)):
+        return host.tensor(shape)
     try:
         return host.value_of(arg, known)
     except (host.Unknown, host.Wrong):
