@@ -246,6 +246,43 @@ def test_numbers_that_change_with_other_sizes_are_written_as_sizes(forward, line
     assert any(line in one for one in lines), lines
 
 
+BLOCKS = """
+import torch
+import torch.nn as nn
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.fc = heads, nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.fc(x)
+        return x + x.view(*x.shape[:2], self.heads, -1).softmax(3).flatten(2)
+
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(width, heads), Block(width, heads))
+
+    def forward(self, x):
+        return self.blocks(x)
+
+def get_inputs():
+    return [torch.randn(5, 7, 24)]
+
+def get_init_inputs():
+    return [24, {heads}]
+"""
+
+
+def test_numbers_that_several_modules_hold_are_those_of_the_module_that_reads_them():
+    form = canonical(BLOCKS.format(heads=3))
+    assert "unflatten(2, (self.n1, -1))" in "".join(line.text for line in form.told.lines)
+    last = form.told.lines[-1].text
+    ours, expected = outputs(form.submission(f"{form.text.splitlines()[0]}\n    {last}\n"), BLOCKS.format(heads=2))
+    torch.testing.assert_close(ours, expected)
+
+
 @pytest.mark.parametrize(
     ("base", "start", "read"),
     [

@@ -106,6 +106,82 @@ def test_a_kernel_that_cannot_run_takes_no_other_with_it(wrong):
     assert "t1 = f1(t0)" in lines and "t4 = f2(t3)" not in lines
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "t0.new_empty((*t0.shape[:-1], t0.shape[-1] - 3 + 1))",
+        "t0.new_empty(t0.shape[:1])",
+        "torch.empty_like(F.pad(t0, (0, 1)))",
+        "t0.new_empty((t0.shape[0], triton.cdiv(t0.shape[1], 2)))",
+        "t0.permute(0, 2, 1)",  # it has two dimensions
+    ],
+)
+def test_a_call_that_makes_another_size_is_left_out(made):
+    wrong = KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("torch.empty_like(t0)", made)
+    lines = written(RIGHT + wrong + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+    assert "t1 = f1(t0)" in lines and "t4 = f2(t3)" not in lines
+
+
+@pytest.mark.parametrize("made", ["t0.new_empty((t0.size(0), 32))", "made_elsewhere(t0)", "t0.new_empty(t0.stride(0))"])
+def test_a_call_whose_size_is_right_or_not_known_stays(made):
+    other = KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("torch.empty_like(t0)", made)
+    helper = "def made_elsewhere(t0):\n    return torch.empty_like(t0)\n"
+    assert "t4 = f2(t3)" in written(helper + RIGHT + other + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+
+
+def test_sizes_of_weights_are_those_that_are_told():
+    head = "def f2(t0, p0, p1):\n    o = t0.new_empty((t0.shape[0], p0.shape[0]{more}))\n    return o\n"
+    call = "t3 = f2(t2, self.m1.weight, self.m1.bias)"
+    calls = lambda more: written(RIGHT + head.format(more=more) + forward("t1 = f1(t0)", call))
+    assert "t3 = f2(t2, self.second.weight, self.second.bias)" in calls("")
+    assert "t3 = self.second(t2)" in calls(" // 2")
+
+
+JOINED = """\
+@triton.jit
+def kernel2(t0_ptr, t1_ptr, o_ptr, T, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < T
+    t0 = tl.load(t0_ptr + i, mask=m)
+    t1 = tl.load(t1_ptr + i, mask=m)
+    tl.store(o_ptr + i, t0 * t1, mask=m)
+def f2(t0, t1):
+    t1 = t1.contiguous()
+    o = torch.empty_like(t0)
+    kernel2[triton.cdiv(o.numel(), 1024),](t0, t1, o, o.numel(), BLOCK=1024)
+    return o
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "wide"),
+    [
+        ("t5 = f2(t4, in1[1])", "t5 = f2(t4, in1[1].expand_as(t4))"),
+        ("t6 = f2(t5, self.m2)", "t6 = f2(t5, self.scaled.gain.expand_as(t5))"),
+        ("t2 = f2(t1, in1[0])", "t2 = f2(t1, in1[0])"),  # is as large
+    ],
+)
+def test_what_is_read_as_if_it_were_as_large_as_the_result_is(call, wide):
+    assert wide in written(JOINED + forward(call))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("t1_ptr + i", "t1_ptr + i % 32"),
+        ("tl.load(t1_ptr + i, mask=m)", "tl.load(t1_ptr + i, mask=i < 32)"),
+        ("torch.empty_like", "torch.zeros_like"),  # of which a kernel may write a part
+    ],
+)
+def test_what_may_be_read_right_is_given_as_it_is(old, new):
+    assert "t5 = f2(t4, in1[1])" in written(JOINED.replace(old, new) + forward("t5 = f2(t4, in1[1])"))
+
+
+def test_what_cannot_be_as_large_is_left_out():
+    cut = JOINED.replace("t1 = t1.contiguous()", "t1 = t1[:1].contiguous()")
+    assert "t5 = t4 * in1[1]" in written(RIGHT + cut + forward("t1 = f1(t0)", "t5 = f2(t4, in1[1])"))
+
+
 def test_a_plan_whose_quotes_do_not_match_is_left_out():
     assert "t1 = f1(t0)" in written("'t1 = torch.einsum('ab->ab', t0)\"\n" + RIGHT + forward("t1 = f1(t0)"))
 

@@ -38,6 +38,7 @@ def get_init_inputs():
     return []
 """
 F1 = "def f1(t0, p0):\n    return t0\n"
+F2 = "def f1(t0, p0, p1):\n    return t0\n"
 
 
 def network(step="block(x)", blocks=3):
@@ -82,6 +83,14 @@ def test_another_number_or_function_is_not_alike(step, calls):
     assert sum("f1" in line for line in written) == calls
 
 
+def test_blocks_that_hold_the_same_number_each_are_alike():
+    taken = "self.norm(x).unflatten(1, (self.heads, -1)).relu().flatten(1, 2)"
+    source = network().replace("F.relu(self.norm(self.conv(x)))", taken)
+    source = source.replace("        self.conv,", "        self.heads = width // 2\n        self.conv,")
+    written = forward(source, "t2 = f1(t0)", canonical(source).told.lines[-1].text)
+    assert sum("f1" in line for line in written) == 3
+
+
 def test_a_call_of_two_values_is_no_call_of_a_value_and_a_parameter():
     source = network("x + self.blocks[0].norm.weight[:, None, None] if block is self.blocks[0] else block(x) + x")
     form = canonical(source)
@@ -91,12 +100,10 @@ def test_a_call_of_two_values_is_no_call_of_a_value_and_a_parameter():
 
 
 def test_windows_of_another_size_do_not_follow():
-    source = network().replace("nn.Conv2d(width, width, 3, padding=padding)", "nn.Conv2d(width, width, 3, padding=1)")
-    source = source.replace("Block(8, 1) for", "Block(8, 1) for").replace(
-        "[Block", "[nn.Conv2d(8, 8, 1, padding=0), Block"
-    )
-    written = forward(source, "t0 = f1(in0, self.m0.weight)", "return t10")
-    assert sum("f1" in line for line in written) == 1, "a convolution of 1 x 1 is none of 3 x 3"
+    source = network().replace("nn.Conv2d(width, width, 3, padding=padding)", "nn.Conv2d(width, width, 3)")
+    source = source.replace("[Block", "[nn.Conv2d(8, 8, 1)] + [Block")
+    written = forward(source, "t1 = f1(t0, self.m1.weight, self.m1.bias)", "return t10", functions=F2)
+    assert sum("f1" in line for line in written) == 3, "a convolution of 1 x 1 is none of 3 x 3"
 
 
 def test_of_a_long_program_a_policy_reads_the_beginning():

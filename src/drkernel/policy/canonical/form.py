@@ -37,7 +37,7 @@ class Canonical:
     frame: Frame | None = None
     """What every submission has; None where the source is no Python."""
     paths: Mapping[str, str] = field(default_factory=dict)
-    """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
+    """Canonical name (`m0`) by path (`net.0`): modules, tensors and numbers of the module."""
     told: Told = field(default_factory=Told)
     """The lines, which completions need not repeat (edits.py)."""
     digits: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Canonical:
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: _indexed(f"self.{own[found[1]]}") if found[1] in own else found[0]
-        methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.told, functions))
+        methods = re.sub(r"\bself\.([mnr]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         methods = with_all_digits(methods, self.digits)
         body = textwrap.indent(self.frame.constructor + methods, "    ")
         return f"{self.frame.before}{with_all_digits(kernels, self.digits)}class {name}({self.frame.bases}):\n{body}"
@@ -122,7 +122,8 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     shown = SHOWN if lines and len(lines) > MOST_LINES else len(told.lines) - 1
     cut = ["..."] if shown < len(told.lines) - 1 else []
     text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
-    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, shown), told.digits)
+    named = {told.paths[path]: value for path, value in told.numbers.items()}
+    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown), told.digits)
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

@@ -1,9 +1,11 @@
-"""What a module holds: tensors, modules that are told as they are, whole numbers."""
+"""What a module holds: tensors, modules that are told as they are, numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -43,10 +45,45 @@ def tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}".strip("."), value
 
 
-def numbers_of(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Whole numbers that modules of the task's own classes hold, by path; not flags and places."""
+def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
+    """Numbers that modules of the task's own classes hold, by path; not flags and places."""
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
             for name, value in vars(module).items():
-                if not name.startswith("_") and type(value) is int:
+                if not name.startswith("_") and type(value) in (int, float):
                     yield f"{path}.{name}".lstrip("."), value
+
+
+_LEAST_OWN = 3
+"""The least number that is taken for one of the module that runs; others are equal by chance, as strides are."""
+
+
+class Named:
+    """Names of whole numbers where a value has one: in the whole module, or in the part of it whose `forward` runs."""
+
+    def __init__(self, model: nn.Module | None = None, names: Mapping[str, tuple[int, str]] | None = None):
+        """names: a number and its name, by path."""
+        names = names or {}
+        self.everywhere = _once(names.values())
+        self.now = self.everywhere
+        for path, module in model.named_modules() if model else ():
+            own = _once(named for place, named in names.items() if place.rpartition(".")[0] == path)
+            if own := {number: name for number, name in own.items() if number >= _LEAST_OWN}:
+                self._watch(module, own)
+
+    def _watch(self, module: nn.Module, own: Mapping[int, str]) -> None:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            before, self.now = self.now, {**self.now, **own}
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self.now = before
+
+        inner, module.forward = module.forward, forward
+
+
+def _once(named: Iterable[tuple[int, str]]) -> dict[int, str]:
+    """Names by number, of numbers that have one."""
+    pairs = list(named)
+    often = Counter(number for number, _ in pairs)
+    return {number: name for number, name in pairs if often[number] == 1}

@@ -32,6 +32,8 @@ _MOST_VALUES = 12
 _MOST_PAIRED = 16
 """Sizes of which pairs are tried."""
 _JOINS = {"-": operator.sub, "+": operator.add, "*": operator.mul, "//": operator.floordiv}
+_PLAIN = re.compile(r"\(?[\w.]+(\.shape\[-?\d+\])( \*\* -?[\d.]+)?\)?|self\.n\d+( \*\* -?[\d.]+)?")
+"""A size, or a power of one."""
 _ENDS = ("start", "stop", "step")
 _LEAST_FACTOR, _MOST_DIGITS = 8, 4
 """Factors that may follow from sizes are larger, or have more digits."""
@@ -51,13 +53,13 @@ class Run:
     """How many values are there before each line: `t0` to `t4` are five."""
     shapes: Mapping[str, tuple[int, ...]]
     """Of values, inputs and tensors of the module, by name."""
-    numbers: Mapping[str, int]
-    """Whole numbers that the module holds, by name."""
+    numbers: Mapping[str, int | float]
+    """Numbers that the module holds, by name."""
 
     def value(self, text: str) -> Any:
         """The value of an expression of sizes; None where it has none."""
         text = re.sub(r"([A-Za-z_][\w.]*)\.shape\b", r"shapes['\1']", text)
-        text = re.sub(r"\bself\.(n\d+)\b", r"numbers['\1']", text)
+        text = re.sub(r"\bself\.([nr]\d+)\b", r"numbers['\1']", text)
         try:
             return eval(text, {"__builtins__": {}}, {"shapes": self.shapes, "numbers": self.numbers})
         except (KeyError, IndexError, NameError, SyntaxError, AttributeError, TypeError, ZeroDivisionError):
@@ -110,14 +112,18 @@ def _value(number: ast.Constant) -> int:
     return number.value
 
 
-def has_sizes(call: Call, guess: Call) -> bool:
-    """Whether a number of the call may be one that follows from sizes."""
+def has_sizes(call: Call, guess: Call, held: Mapping[str, int | float]) -> bool:
+    """Whether a number of the call may be one that follows from sizes.
+
+    held: numbers of the module, by path.
+    """
     if call.module or call.name in _OWN:
         return False
     words = [value for word, value in guess.words.items() if word not in _NO_SIZES]
     leaves = list(_flat([*guess.tensors, *words]))
     has_whole = any(isinstance(leaf, Size) or (type(leaf) is int and leaf > 2) for leaf in leaves)
-    return has_whole or (call.infix and any(type(leaf) is float and _is_long(leaf) for leaf in leaves))
+    points = [leaf for leaf in leaves if type(leaf) is float]
+    return has_whole or not set(points).isdisjoint(held.values()) or (call.infix and any(map(_is_long, points)))
 
 
 def _is_long(number: float) -> bool:
@@ -134,7 +140,7 @@ def fitted(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
         others: runs with the same calls at other sizes.
     """
     call, changed = base.calls[line], [run.calls[line] for run in others]
-    if not has_sizes(call, guess):
+    if not has_sizes(call, guess, base.numbers):
         return guess
     search = _Search(call, line, (base, *others))
     tensors = [
@@ -150,6 +156,27 @@ def fitted(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
             for new, old in zip(tensors, guess.tensors, strict=True)
         ]
     return dataclasses.replace(guess, tensors=tensors, words=words)
+
+
+def with_attributes(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
+    """The guess with the names of numbers that the module holds, for those with a point that change with sizes as these
+    do, and that are no size, and no power of one; itself where there are none."""
+    calls = [run.calls[line] for run in (base, *others)]
+    if calls[0].module or not others:
+        return guess
+
+    def named(new: Any, olds: Sequence[Any]) -> Any:
+        if any(type(old) is not float for old in olds) or len(set(olds)) == 1 or _PLAIN.fullmatch(repr(new)):
+            return new
+        runs = list(zip((base, *others), olds, strict=True))
+        same = [name for name in base.numbers if all(_same(run.numbers.get(name), old) for run, old in runs)]
+        return Size(f"self.{same[0]}") if same else new
+
+    places = enumerate(guess.tensors)
+    tensors = [named(new, [call.tensors[k] for call in calls]) for k, new in places]
+    words = {word: named(new, [call.words.get(word) for call in calls]) for word, new in guess.words.items()}
+    is_same = all(map(operator.is_, (*tensors, *words.values()), (*guess.tensors, *guess.words.values())))
+    return guess if is_same else dataclasses.replace(guess, tensors=tensors, words=words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,9 +215,8 @@ class _Search:
     @functools.cached_property
     def _sizes(self) -> list[_Size]:
         """Of operands first, then of inputs, of what the module holds, of values made before."""
-        numbers = [
-            _Size(f"self.{n}", tuple(run.numbers.get(n, 0) for run in self._runs)) for n in self._runs[0].numbers
-        ]
+        whole = [name for name in self._runs[0].numbers if name.startswith("n")]
+        numbers = [_Size(f"self.{n}", tuple(int(run.numbers.get(n, 0)) for run in self._runs)) for n in whole]
         return [*numbers, *(size for name in self._names for size in self._of(name))]
 
     def _of(self, name: str) -> list[_Size]:

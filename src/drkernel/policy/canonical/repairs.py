@@ -9,8 +9,8 @@
         return t9
 
 What a completion changes are lines of the reference, each for itself. So one that cannot run, or is not given what
-these lines are given, takes no other with it. The arguments of `forward` and the form of its result are the
-reference's.
+these lines are given, or makes another size than they make (host.py), takes no other with it. The arguments of
+`forward` and the form of its result are the reference's.
 A completion of which nothing would be left stays as it is: its error says what was wrong.
 """
 
@@ -20,10 +20,13 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
+from drkernel.policy.canonical.reads import widened
 from drkernel.policy.canonical.told import Line, Told, names_in
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
@@ -185,7 +188,8 @@ class _Statements:
     def right(self, statement: ast.stmt) -> ast.stmt | None:
         """The statement, if it can be right as far as names tell. A call that cannot may be one of the values that the
         function's arguments are named after. What a statement sets is known from then on."""
-        found = next(filter(self._may_be, (statement, *self._as_named(statement))), None)
+        right = filter(self._may_be, (statement, *self._as_named(statement)))
+        found = next((wide for one in right if (wide := self._widened(one))), None)
         if found:
             self.known.update(names_in(found, ast.Store))
         return found
@@ -198,6 +202,8 @@ class _Statements:
                 if made in self.told.makers and not _fits(made, args, self.told):
                     return False
                 if not _has_dimensions(self.kept.functions[function], args, self.told):
+                    return False
+                if not _has_shape(made, self.kept.functions[function], args, self.told):
                     return False
         return set(names_in(statement, ast.Load)) <= self.known and self._has_all(statement)
 
@@ -212,6 +218,17 @@ class _Statements:
                         for name, given in zip(named, args, strict=True)
                     ]
                     yield renamed
+
+    def _widened(self, statement: ast.stmt) -> ast.stmt | None:
+        """The statement with arguments as large as they are read; None where they cannot be as large."""
+        match statement:
+            case ast.Assign(targets, ast.Call(ast.Name(name), args) as call) if name in self.kept.functions:
+                try:
+                    wide = widened(call, self.kept.functions, _tensors(args, self.told))
+                except host.Wrong:
+                    return None
+                return ast.fix_missing_locations(ast.Assign(targets, wide)) if wide else None
+        return statement
 
     def _has_all(self, statement: ast.stmt) -> bool:
         """Whether the module has all tensors and modules that are read."""
@@ -240,6 +257,34 @@ def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: T
                 if place >= ranks[name]:
                     return False
     return True
+
+
+def _has_shape(made: str, function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
+    """Whether what a function makes, as far as its source says, has the shape of the reference's value."""
+    try:
+        found = host.returned(function, _tensors(args, told))
+    except host.Unknown:
+        return True
+    except host.Wrong:
+        return False
+    return made not in told.shapes or getattr(found, "shape", None) == told.shapes[made]
+
+
+def _tensors(args: Sequence[ast.expr], told: Told) -> list[Any]:
+    """What a call is given, without data; None where it is not known."""
+    known = {name: host.tensor(shape) for name, shape in told.shapes.items() if _VALUE.fullmatch(name)}
+    return [_given(arg, known, told) for arg in args]
+
+
+def _given(arg: ast.expr, known: Mapping[str, Any], told: Told) -> Any:
+    """A value or a tensor of the module without its data, or a number; None where it is not known."""
+    text = ast.unparse(arg)
+    if shape := told.shapes.get(text, told.weights.get(text)):
+        return host.tensor(shape)
+    try:
+        return host.value_of(arg, known)
+    except (host.Unknown, host.Wrong):
+        return None
 
 
 def _fits(made: str, args: Sequence[ast.expr], told: Told) -> bool:

@@ -23,10 +23,11 @@ from functools import lru_cache
 
 from drkernel.policy.canonical.told import Line, Told, names_in
 
-_NAME = re.compile(r"\bself\.[mn]\d+\b|\bt\d+\b|\bin\d+\b")
+_NAME = re.compile(r"\bself\.[mnr]\d+\b|\bt\d+\b|\bin\d+\b")
 _VALUE = re.compile(r"t\d+|in\d+")
-_SHAPES = re.compile(r"(?<= )\([\d, ]*\)|normalized_shape=\([\d, ]*\)")
-"""In what is told of a module: shapes that `_Blocks` compares by rank."""
+_WEIGHT = re.compile(r"(?<= )\(([\d, ]*)\)")
+_NORMED = re.compile(r"normalized_shape=\([\d, ]*\)")
+"""In what is told of a module: shapes of its tensors, and those of what it takes."""
 
 
 def repeated(body: Sequence[ast.stmt], functions: Collection[str], told: Told) -> dict[str, Line]:
@@ -117,7 +118,7 @@ class _Blocks:
             return False
         if not one.startswith("self."):
             return self.alike(one, other)
-        if one != other if one.startswith("self.n") else not self._same_windows(one, other):
+        if not (one == other if one.startswith("self.r") else self._same_held(one, other)):
             return False
         return self.names.setdefault(one, other) == other
 
@@ -125,6 +126,13 @@ class _Blocks:
         shapes, dtypes = self.told.shapes, self.told.dtypes
         ones = [[size == 1 for size in shapes.get(name, ())] for name in (one, other)]
         return ones[0] == ones[1] and dtypes.get(one) == dtypes.get(other)
+
+    def _same_held(self, one: str, other: str) -> bool:
+        """Whether two modules have the same windows, or two whole numbers are equal."""
+        if not one.startswith("self.n"):
+            return self._same_windows(one, other)
+        numbers = [self.told.numbers.get(name.removeprefix("self.")) for name in (one, other)]
+        return one == other or numbers[0] == numbers[1] is not None
 
     def _same_windows(self, one: str, other: str) -> bool:
         """Whether tensors of two modules have the same rank, and sizes behind the second dimension."""
@@ -141,4 +149,11 @@ def _skeleton(line: Line) -> tuple[str, str]:
     """A line without names: its expression, and what is told of its module."""
     module = line.told.partition("  # ")[2].partition("; ")[0]
     is_module = re.match(r"(F|nn|torch)\.", module)
-    return _NAME.sub("_", _made(line)), _SHAPES.sub("", module) if is_module else ""
+    told = _WEIGHT.sub(_window, _NORMED.sub("", module)) if is_module else ""
+    return _NAME.sub("_", _made(line)), told
+
+
+def _window(shape: re.Match[str]) -> str:
+    """A shape without the sizes of its first two dimensions, which are numbers of channels."""
+    sizes = [size for size in shape[1].replace(" ", "").split(",") if size]
+    return f"({', '.join(['_'] * len(sizes[:2]) + sizes[2:])})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,8 @@ class Told:
     """Of values, inputs and tensors of the module, by name."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """Of those of them that are not float32: float16, bfloat16, int, bool."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Whole numbers that the module holds, by name: `n0`."""
     shown: int = 0
     """How many of the lines a policy reads before the last one."""
 
@@ -36,6 +39,17 @@ class Told:
     def makers(self) -> dict[str, Line]:
         """The line that makes a value, by name."""
         return {name: line for line in self.lines for name in line.makes}
+
+    @cached_property
+    def weights(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the module's tensors, by name: of those that lines read, and of what is told of a module, which
+        says no shapes of one dimension."""
+        found = {name: shape for name, shape in self.shapes.items() if name.startswith("self.")}
+        for line in self.lines:
+            if called := re.search(r" = (self\.m\d+)\(", line.told):
+                for role, sizes in re.findall(r"\b(\w+) \(([\d, ]+)\)", line.told.partition("  # ")[2]):
+                    found[f"{called[1]}.{role}"] = tuple(map(int, re.findall(r"\d+", sizes)))
+        return found
 
     def held(self, module: str) -> Iterator[tuple[str, tuple[int, ...]]]:
         """The tensors of a module, by their names in it, and their shapes."""

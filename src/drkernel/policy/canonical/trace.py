@@ -14,9 +14,8 @@ the call beside it.
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,11 +24,11 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.held import ROLES, holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.held import ROLES, Named, holds_tensors, numbers_of, tensors, whole
 from drkernel.policy.canonical.literals import Literals
 from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
-from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
+from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized, with_attributes
 from drkernel.policy.canonical.sizes import general, without_window
 from drkernel.tasks.module import Reference
 from drkernel.tasks.own_sizes import with_own_sizes
@@ -58,9 +57,9 @@ class Trace:
     """Of those of them that are not float32: float16, bfloat16, int, bool."""
     paths: Mapping[str, str]
     """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
-    whole numbers that the module holds."""
+    whole numbers that the module holds, `r0`, `r1`, ... of others."""
     numbers: Mapping[str, int]
-    """These numbers by path."""
+    """These whole numbers by path."""
     digits: Mapping[str, str]
     """Numbers of calls of which the lines have fewer digits, by what they have (numbers.py)."""
 
@@ -76,12 +75,11 @@ def trace(source: str, entry_point: str) -> Trace:
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
             told, recorder = _run(source, entry_point)
-            if not any(map(has_sizes, recorder.calls, recorder.guesses)):
+            if not any(has_sizes(*both, recorder.held) for both in zip(recorder.calls, recorder.guesses, strict=True)):
                 return told
             run = _as_run(recorder, told.paths)
             tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, run.calls))
-            others = [other for other in tried if other]
-            return _at_all_sizes(told, recorder, run, others)
+            return _at_all_sizes(told, recorder, run, [other for other in tried if other])
     except Untold:
         raise
     except (Exception, SystemExit) as error:  # whatever a task's own code raises
@@ -101,7 +99,7 @@ def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str
 
 
 def _as_run(recorder: _Recorder, names: Mapping[str, str]) -> Run:
-    """names: of the whole numbers that the module holds, by path."""
+    """names: of the numbers that the module holds, by path."""
     numbers = {names[path]: number for path, number in recorder.held.items() if path in names}
     return Run(recorder.calls, recorder.made, recorder.shapes, numbers)
 
@@ -112,10 +110,11 @@ def _at_all_sizes(told: Trace, recorder: _Recorder, base: Run, others: Sequence[
     for place, guess in enumerate(recorder.guesses):
         made = fitted(place, guess, base, others)
         if made.text != guess.text:
-            makes, equals, _ = suited[place].partition(" = ")
-            suited[place] = f"{makes}{equals}{made.text}"
+            suited[place] = f"{suited[place].partition(' = ')[0]} = {made.text}"
             if made.infix:
                 lines[place] = suited[place] + lines[place][len(told.general[place]) :]
+        own = with_attributes(place, made, base, others)  # not told: no policy knows these names
+        suited[place] = f"{suited[place].partition(' = ')[0]} = {own.text}" if own is not made else suited[place]
     return replace(told, lines=tuple(lines), general=tuple(suited))
 
 
@@ -135,14 +134,15 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     for path, module in whole(model):
         recorder.keep_whole(module, path)
     recorder.held = dict(numbers_of(model))
-    numbers = {path: value for path, value in recorder.held.items() if value > 1}
-    often = Counter(numbers.values())
-    recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
+    numbers = {path: value for path, value in recorder.held.items() if type(value) is int and value > 1}
+    names = {path: f"n{place}" for place, path in enumerate(numbers)}
+    recorder.numbers = Named(model, {path: (numbers[path], name) for path, name in names.items()})
     recorder.literals = Literals.of(source)
     with recorder:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
-    paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
+    paths = recorder.paths | names
+    paths |= {path: f"r{place}" for place, (path, value) in enumerate(recorder.held.items()) if type(value) is float}
     shown = tuple(map(_told, inputs))
     digits = with_more_digits(value for call in recorder.calls for value in leaves([call.tensors, call.words]))
     told = Trace(shown, lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers, digits)
@@ -171,6 +171,8 @@ class _Line:
 
     call: Call
     made: list[Ref]
+    numbers: Mapping[int, str] = field(default_factory=dict)
+    """Names of whole numbers there."""
 
 
 class _Recorder(TorchFunctionMode):
@@ -188,10 +190,10 @@ class _Recorder(TorchFunctionMode):
         """How many values have names before each line."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
-        self.held: dict[str, int] = {}
-        """Whole numbers that the module holds, by path."""
-        self.numbers: dict[int, str] = {}
-        """Names of whole numbers that the module holds, where it holds them once."""
+        self.held: dict[str, int | float] = {}
+        """Numbers that the module holds, by path."""
+        self.numbers = Named()
+        """Names of whole numbers that the module holds."""
         self.literals = Literals()
         self._inputs: list[Ref] = []
         self._calls: list[_Line] = []
@@ -267,7 +269,7 @@ class _Recorder(TorchFunctionMode):
             raise Untold(f"more than {MOST_CALLS} calls")
         for value, ref in zip(made, refs, strict=True):
             self.name(value, ref)
-        self._calls.append(_Line(call, refs))
+        self._calls.append(_Line(call, refs, self.numbers.now))
 
     def _ref(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -296,7 +298,7 @@ class _Recorder(TorchFunctionMode):
                 yield self.general[-1]
                 continue
             line, before = _without_places(line, needed), number
-            line = _Line(without_window(line.call, self.numbers, self.literals), line.made)
+            line = replace(line, call=without_window(line.call, self.numbers.everywhere, self.literals))
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
@@ -305,7 +307,7 @@ class _Recorder(TorchFunctionMode):
             names, pattern = [ref.name for ref in line.made], line.call.makes
             is_first = pattern not in ("", "{}") and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{names[0]}, *_" if is_first else pattern.format(*names) or ", ".join(names)
-            suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values)
+            suited = general(line.call, self._inputs, line.numbers, makers, self.literals, values)
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
             self._keep(line.call, suited, before, f"{makes} = {suited.text}")
             yield f"{makes} = {(suited if line.call.infix else line.call).text}{_beside(line, told)}"
@@ -352,7 +354,7 @@ def _without_places(line: _Line, needed: set[int]) -> _Line:
     """`amax` where the places that `max` finds are of no use; `min` alike."""
     call = line.call
     if call.name in ("max", "min") and len(line.made) == 2 and id(line.made[1]) not in needed:
-        return _Line(Call(f"a{call.name}", call.tensors, call.words), line.made[:1])
+        return replace(line, call=Call(f"a{call.name}", call.tensors, call.words), made=line.made[:1])
     return line
 
 
