@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drkernel.judge.trusted import shrink, size_cost
+from drkernel.judge.trusted import same_calls, shrink, size_cost
 from drkernel.tasks.backward import backward
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -277,10 +277,10 @@ def test_no_operator_does_at_small_sizes_what_it_does_not_at_the_published_ones(
     reference = Reference(small, small.small)
     x, noise = reference.inputs(0)
     model = reference.model(0)
-    assert size_cost.alike(reference) and x.numel() < 8 * channels * 56 * 56
+    assert same_calls.are_same(reference) and x.numel() < 8 * channels * 56 * 56
     assert model.down.weight.numel() and model.conv(x).shape == noise.shape
-    assert not size_cost.alike(Reference(task, {"C": 8, "SIDE": 56})), "a linear layer of no width"
-    assert not size_cost.alike(Reference(task, {"C": channels, "SIDE": 4})), "an image of one pixel"
+    assert not same_calls.are_same(Reference(task, {"C": 8, "SIDE": 56})), "a linear layer of no width"
+    assert not same_calls.are_same(Reference(task, {"C": channels, "SIDE": 4})), "an image of one pixel"
 
 
 def test_indices_of_bags_are_few_since_a_program_goes_through_them_one_by_one():

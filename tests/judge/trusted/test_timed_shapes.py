@@ -33,7 +33,9 @@ ONLY = "if x.shape != (16, 64): raise ValueError(x.shape)"
 FIXED = Task("fixed", tasks()["exact_shape"].source.replace("return torch.sig", ONLY + "\\n        return torch.sig"))
 FULL = "if type(x) is torch.Tensor and x.shape != (16, 64): raise torch.OutOfMemoryError('no room')"
 CRAMPED = Task("cramped", FIXED.source.replace(ONLY, FULL))
-known = tasks() | {"fixed": FIXED}
+PADS = "if x.shape[1] % 2:\\n            x = nn.functional.pad(x, (0, 1))\\n        "
+PADDED = Task("padded", tasks()["relu"].source.replace("return torch.relu", PADS + "return torch.relu"))
+known = tasks() | {"fixed": FIXED, "padded": PADDED}
 
 def found(name, secret, shapes=4):
     prepared = SimulatedDevice(GPUS["H200"], secret, shapes).prepare(known[name])
@@ -53,7 +55,8 @@ NAMES = ("relu", "softmax", "matmul", "square_matmul", "layer_norm", "group_norm
          "gather_rows", "causal_attention", "half_linear", "triangular_matmul", "cross_entropy", "batch_norm")
 answer = {name: found(name, b"one") for name in NAMES}
 answer["again"], answer["other"] = found("relu", b"one"), found("relu", b"two")
-answer["single"], answer["fixed"] = found("relu", b"one", 1), found("fixed", b"one")
+answer["single"] = found("relu", b"one", 1)
+answer["fixed"], answer["padded"] = found("fixed", b"one"), found("padded", b"one")
 device = SimulatedDevice(GPUS["H200"], b"one", 4)
 prepared = device.prepare(CRAMPED)
 answer["cramped"] = len(prepared.timed), prepared.dropped
@@ -127,6 +130,11 @@ def test_what_is_compared_elsewhere_stays_the_same(found):
 
 def test_a_task_that_runs_at_one_shape_alone_has_no_other(found):
     assert len(found["fixed"]) == 1
+
+
+def test_what_a_task_does_at_odd_sizes_alone_is_not_timed(found):
+    widths = [row["inputs"][0][1] for row in found["padded"]]
+    assert len(widths) == 4 and not any(width % 2 for width in widths)
 
 
 def test_a_shape_at_which_memory_gives_out_is_dropped(found):

@@ -126,39 +126,43 @@ def _inputs_together(published: Sizes, *others: Sizes) -> int:
 def parted(task: Task, target: Cost) -> Task:
     """The task at small sizes that are apart as the published ones are, as far as such sizes run and are cheap.
 
+    Rather than that, its calls are those at the published sizes.
+
     Args:
         task: with `small` set.
         target: what is cheap. Where the task is dearer, so may it stay.
     """
     published, small = sizes_of(Reference(task)), sizes_of(Reference(task, task.small))
-    least = number_together(published, small)
-    before = _cost(task, task.small or {}, target) if least else target
+    before = _cost(task, task.small or {}, target)
+    least = before.undefined, number_together(published, small)
     limit = Cost(
         max(before.values, target.values),
         _MORE * max(before.weights, target.weights),
         _MORE * max(before.flops, target.flops),
     )
     best, tries = task, _TRIES if len(published) < _LARGE else _TRIES // 8
-    for _ in range(_ROUNDS if least else 0):
+    for _ in range(_ROUNDS if any(least) else 0):
         start, sizes = best, sizes_of(Reference(best, best.small))
         for constants in _moved(Reference(task).constants, published, sizes, tries):
             other = dataclasses.replace(task, small=constants)
             with contextlib.suppress(DrKernelError):
-                found = number_together(published, sizes_of(Reference(other, constants)))
-                if found < least and _fits(other, target, limit, before):
+                together = number_together(published, sizes_of(Reference(other, constants)))
+                if (False, together) >= least or not (cost := _fitting(other, target, limit, before)):
+                    continue
+                if (found := (cost.undefined, together)) < least:
                     best, least = other, found
-            if not least:
+            if not any(least):
                 return best
         if best is start:
             break
     return best
 
 
-def _fits(task: Task, target: Cost, limit: Cost, before: Cost) -> bool:
-    """Whether a task runs at its small sizes, is cheap, and is not less defined than before."""
+def _fitting(task: Task, target: Cost, limit: Cost, before: Cost) -> Cost | None:
+    """The cost of a task that runs at its small sizes, is cheap, and is not less defined than before; else None."""
     cost = _cost(task, task.small or {}, target)
     sound = cost.undefined <= before.undefined and cost.group >= min(LEAST_GROUP, before.group)
-    return sound and not cost.exceeds(limit)
+    return cost if sound and not cost.exceeds(limit) else None
 
 
 def _cost(task: Task, small: Mapping[str, int], target: Cost) -> Cost:

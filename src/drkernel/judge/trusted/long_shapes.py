@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from drkernel.judge.trusted import lift, shrink
 from drkernel.judge.trusted.distinct_sizes import halved
-from drkernel.judge.trusted.size_cost import Cost, alike, planned_cost
+from drkernel.judge.trusted.same_calls import are_same
+from drkernel.judge.trusted.size_cost import Cost, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -76,6 +77,6 @@ def _with_long(
             with contextlib.suppress(DrKernelError):
                 reference = Reference(task, constants)
                 outputs = reference.forward(reference.model(seed).eval(), reference.inputs(seed))
-                if shrink.finite(outputs) and alike(reference):
+                if shrink.finite(outputs) and are_same(reference, rounds=False):
                     yield reference
         size = halved(size, size // 2)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from drkernel.judge.trusted.outputs import all_same, leaves
+from drkernel.judge.trusted.same_calls import are_same
 from drkernel.judge.trusted.shrink import finite, shapes_of
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
@@ -70,7 +71,7 @@ class _Kept:
         return False
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it gives at these sizes what a new model gives."""
+        """Whether it gives at these sizes what a new model gives, by the calls that it makes at the published ones."""
         if not sizes:
             return False
         with contextlib.suppress(DrKernelError):
@@ -80,7 +81,8 @@ class _Kept:
                 self._run(model, self._base.inputs(self._seed))
                 self._model = model
             first = self._run(self._base.model(self._seed).eval(), inputs)
-            return finite(first, self._masked) and _same(first, self._run(self._model, inputs))
+            kept = finite(first, self._masked) and _same(first, self._run(self._model, inputs))
+            return kept and are_same(self._with(sizes))
         return False
 
     def _with(self, sizes: Mapping[str, int]) -> Reference:

@@ -83,7 +83,7 @@ def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
     found, problem = _fitted_alike(task, target, limit)
     cost = None if found is None else cost_of(Reference(found, found.small))
     if found is not None and cost is not None and not cost.exceeds(OTHERS):
-        return found
+        return _defined(found, plain, target) if cost.undefined else found
     lowered = list(_lowered(plain, target))
     if found is not None and cost is not None and (most is not None or not cost.exceeds(HEAVY)):
         less = lowered[-1][1]  # constants that are halved alike stop at the first that others depend on
@@ -139,6 +139,14 @@ def _fitted_alike(task: Task, target: Cost, limit: Cost) -> tuple[Task | None, s
             constants = Reference(lifted).constants
             return _fitted(lifted, _with_wide_rows(lifted, constants, small, target)), ""
     return None, problem
+
+
+def _defined(found: Task, plain: Task, target: Cost) -> Task:
+    """A task that is undefined at its small sizes at others, where there are some; else as it is."""
+    moved = parted(found, target)
+    if not cost_of(Reference(moved, moved.small)).undefined:
+        return moved
+    return _fitted_one_by_one(plain, list(_lowered(plain, target)), target, OTHERS) or moved
 
 
 def _fitted_one_by_one(
@@ -205,12 +213,23 @@ def _with_lower(
     """One constant smaller, alone or together with those that are as large, and the cost; None where none runs."""
     equal = {other for other in full if full[other] == full[name]}
     for names in [{name}, equal][: 1 + (len(equal) > 1)]:
-        for cap in (cap for cap in _CAPS if least <= cap < small[name]):
-            changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
+        for value in _values(full[name], least, small[name]):
+            changed = small | {other: min(small[other], value) for other in names}
             cost = planned_cost(task, changed)
             if cost and cost.group >= min(LEAST_GROUP, before.group) and cost.undefined <= before.undefined:
                 return changed, cost
     return small, None
+
+
+def _values(full: int, least: int, below: int) -> list[int]:
+    """Smaller values for a constant, the least first: halvings of it, and powers of two, which networks that halve an
+    image several times need.
+
+    >>> _values(224, 8, 112)
+    [8, 14, 16, 28, 32, 56, 64]
+    """
+    caps = [cap for cap in _CAPS if least <= cap < below]
+    return sorted({value for cap in caps for value in (cap, halved(full, cap)) if least <= value < below})
 
 
 def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:

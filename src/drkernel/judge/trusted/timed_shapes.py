@@ -26,6 +26,7 @@ from drkernel.judge.trusted.footprint import Footprint, of
 from drkernel.judge.trusted.least_work import LeastWork, least_work
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.same_calls import are_same
 from drkernel.judge.trusted.without_data import DRY_RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -156,13 +157,13 @@ class _Found:
         self._masked = prepared.masked
 
     def usable(self, sizes: Sizes) -> Reference | None:
-        """The reference at sizes that are of comparable work, for which there is room, and at which it runs and stays
-        finite; None for others."""
+        """The reference at sizes that are of comparable work, for which there is room, and at which it makes the same
+        calls and stays finite; None for others."""
         try:
             full = Reference(self._task, self._published.constants | sizes.full)
             if self._work is not None and not _comparable(self._work, least_work(full, self._train)):
                 return None
-            if not self._admits(of(full)):
+            if not self._admits(of(full)) or not are_same(full):
                 return None
             reference = Reference(self._task, sizes.run)
             inputs = reference.inputs(self._seed)
