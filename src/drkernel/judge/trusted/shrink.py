@@ -213,23 +213,12 @@ def _with_lower(
     """One constant smaller, alone or together with those that are as large, and the cost; None where none runs."""
     equal = {other for other in full if full[other] == full[name]}
     for names in [{name}, equal][: 1 + (len(equal) > 1)]:
-        for value in _values(full[name], least, small[name]):
-            changed = small | {other: min(small[other], value) for other in names}
+        for cap in (cap for cap in _CAPS if least <= cap < small[name]):
+            changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
             cost = planned_cost(task, changed)
             if cost and cost.group >= min(LEAST_GROUP, before.group) and cost.undefined <= before.undefined:
                 return changed, cost
     return small, None
-
-
-def _values(full: int, least: int, below: int) -> list[int]:
-    """Smaller values for a constant, the least first: halvings of it, and powers of two, which networks that halve an
-    image several times need.
-
-    >>> _values(224, 8, 112)
-    [8, 14, 16, 28, 32, 56, 64]
-    """
-    caps = [cap for cap in _CAPS if least <= cap < below]
-    return sorted({value for cap in caps for value in (cap, halved(full, cap)) if least <= value < below})
 
 
 def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:
