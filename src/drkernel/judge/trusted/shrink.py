@@ -83,8 +83,8 @@ def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
     found, problem = _fitted_alike(task, target, limit)
     cost = None if found is None else cost_of(Reference(found, found.small))
     if found is not None and cost is not None and not cost.exceeds(OTHERS):
-        return _defined(found, plain, target) if cost.undefined else found
-    lowered = list(_lowered(plain, target))
+        return _defined(found, plain, target) if cost.undefined else _cheaper(found, cost, target)
+    lowered = list(_lowered(plain, Reference(plain).constants, target))
     if found is not None and cost is not None and (most is not None or not cost.exceeds(HEAVY)):
         less = lowered[-1][1]  # constants that are halved alike stop at the first that others depend on
         return (less and less.helps(cost, target) and _fitted_one_by_one(plain, lowered, target, limit)) or found
@@ -146,7 +146,16 @@ def _defined(found: Task, plain: Task, target: Cost) -> Task:
     moved = parted(found, target)
     if not cost_of(Reference(moved, moved.small)).undefined:
         return moved
-    return _fitted_one_by_one(plain, list(_lowered(plain, target)), target, OTHERS) or moved
+    lowered = list(_lowered(plain, Reference(plain).constants, target))
+    return _fitted_one_by_one(plain, lowered, target, OTHERS) or moved
+
+
+def _cheaper(found: Task, cost: Cost, target: Cost) -> Task:
+    """A task that is not cheap with its constants lowered further, one by one; itself where that does not help."""
+    if not cost.exceeds(target):
+        return found
+    small, less = [*_lowered(found, Reference(found, found.small).constants, target)][-1]
+    return _fitted(found, small) if less and less.helps(cost, target) else found
 
 
 def _fitted_one_by_one(
@@ -187,14 +196,14 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
     return best or doubtful, problem
 
 
-def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
-    """The constants, each as small as the others allow down to some least value, and the cost; less from time to time.
+def _lowered(task: Task, start: dict[str, int], target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
+    """Constants, each as small as the others allow down to some least value, and the cost; less from time to time.
 
     A size that others depend on (that of an image before a layer of fixed width) stays, and so does what costs nothing.
     """
     full = Reference(task).constants
-    small, cost = full, planned_cost(task, full)
-    movable = sorted((name for name in full if full[name] > 2), key=lambda name: -full[name])
+    small, cost = start, planned_cost(task, start)
+    movable = sorted((name for name in full if start[name] > 2), key=lambda name: -start[name])
     for least in _LEAST:
         for name in list(movable):
             if cost is None or not cost.exceeds(target) or small[name] <= least:
