@@ -1,5 +1,7 @@
 """What of an answer cannot be right is left out, so that what can be right stands alone."""
 
+import ast
+
 import pytest
 
 from drkernel.policy.canonical import canonical
@@ -207,6 +209,65 @@ def test_a_call_is_given_what_the_lines_are_given_that_it_stands_for(call):
 def test_a_first_call_is_given_the_values_that_its_arguments_are_named_after(given):
     lines = written(RIGHT + forward(f"t1 = f1({given})"))
     assert "t1 = f1(t0)" in lines and "t4 = f1(t3)" in lines
+
+
+OTHER = KERNEL.format(n=2, used="2.0 * t0", given="t0, o, o.numel()")
+DIRECT = """\
+t6 = torch.empty_like(t5)
+grid = lambda meta: (triton.cdiv(t6.numel(), meta["BLOCK"]),)
+kernel2[grid](t5, t6, t6.numel(), BLOCK=1024)
+"""
+LOOP = """\
+t4 = t3.clone()
+for row in range(t4.shape[0]):
+    kernel2[1,](t3[row], t4[row], t4.shape[1], BLOCK=32)
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RIGHT + OTHER + forward("t1 = f1(t0)", *DIRECT.splitlines()),
+        RIGHT + OTHER + forward("t1 = f1(t0)", *LOOP.splitlines()),
+        RIGHT + OTHER + forward("t1 = f1(t0)", "t6 = torch.cat([part for part in t5.split(8)])"),
+        RIGHT + OTHER + forward("t0 = F.linear(in0, self.m0.weight)", "t1 = f1(t0 + self.m0.bias)", "t4 = f2(t3)"),
+        RIGHT + OTHER + forward("t0 = f2(in0)", "y = t0 + self.m0.bias", "t4 = f1(t3)", result="return f1(y), t6"),
+        RIGHT + forward("t1 = f1(t0)", result="return {'y': t2.contiguous(), 'z': t6 * 1.0}"),
+        RIGHT + forward("t3 = torch.zeros_like(in0)", "t4 = f1(t3)", result="return {'y': t3, 'z': t4}"),
+    ],
+)
+def test_an_answer_with_statements_of_its_own_stays_as_it_is(answer):
+    """They may make something else than the reference's lines of these names, which what is left out would stand on."""
+    answer = answer.replace("return t2, t6", "return {'y': t2, 'z': t6}")
+    assert ast.dump(ast.parse(FORM.submission(answer))) == ast.dump(ast.parse(FORM.whole(answer)))
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "def grid(meta):\n        return (blocks(o.numel()),)\n    kernel2[grid](t0, o, o.numel(), BLOCK=SIZE)",
+        "import math\n    kernel2[math.ceil(o.numel() / 1024),](t0, o, o.numel(), BLOCK=1024)",
+        "kernel2[blocks(o.numel()),](t0, o, o.numel(), BLOCK=SIZE)",
+        "tuned[blocks(o.numel()),](t0, o, o.numel())",
+        '"""Two\nlines."""\n    kernel2[blocks(o.numel()),](t0, o, o.numel(), BLOCK=SIZE)',
+    ],
+)
+def test_functions_that_can_run_stay(wrapper):
+    tuned = OTHER[: OTHER.index("def f2")].replace("kernel2", "tuned")
+    before = """\
+if hasattr(tl, "nothing"):
+    SIZE = 512
+else:
+    SIZE = 1024
+blocks = lambda n: (n + SIZE - 1) // SIZE
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 1024})],
+    key=["T"],
+)
+"""
+    answer = OTHER.replace("kernel2[triton.cdiv(o.numel(), 1024),](t0, o, o.numel(), BLOCK=1024)", wrapper)
+    source = FORM.submission(before + tuned + answer + RIGHT + forward("t1 = f1(t0)", "t4 = f2(t3)"))
+    assert "t4 = f2(t3)" in source and "SIZE = 1024" in source and "triton.Config" in source
 
 
 def test_an_answer_of_which_nothing_is_left_stays_as_it_is():

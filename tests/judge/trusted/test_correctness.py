@@ -23,6 +23,7 @@ from drkernel.judge.trusted import (
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
+from drkernel.judge.trusted.reference_model import Perturbation
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import tasks
@@ -257,3 +258,67 @@ def test_what_would_end_a_process_on_a_gpu_is_an_error():
         nn.functional.binary_cross_entropy(torch.tensor([0.0, 1.0]), torch.ones(2))
         with pytest.raises(RuntimeError, match="between 0 and 1"):
             nn.functional.binary_cross_entropy(torch.tensor([0.5, 1.5]), torch.ones(2))
+
+
+DEEP = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = [{layer} for _ in range({depth})]
+        self.layers = nn.Sequential(*layers)
+    def forward(self, x):
+        return self.layers(x)
+def get_inputs():
+    return [torch.rand(8, 32)]
+def get_init_inputs():
+    return []
+"""
+PLAIN = "nn.Sequential(nn.Linear(32, 32), nn.ReLU())"
+
+
+@pytest.mark.parametrize("perturbation", [Perturbation.OVERWRITE, Perturbation.CONSTRUCTION])
+def test_an_error_in_the_first_layer_of_a_deep_network_shows(perturbation):
+    """With PyTorch's default weights the outputs of 16 layers are those of the last biases, within rounding."""
+    reference = Reference(Task("t", DEEP.format(layer=PLAIN, depth=16)))
+    for seed in range(4):
+        model = reference_model.build(reference, seed, perturbation).model
+        right = reference.forward(model, inputs := reference.inputs(seed))
+        model.layers[0][0].bias.data.zero_()
+        wrong = reference.forward(model, inputs)
+        assert float((wrong - right).norm() / right.norm()) > 1e-3
+
+
+@pytest.mark.parametrize(("layer", "depth"), [(PLAIN, 4), ("nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32))", 16)])
+def test_matrices_stay_where_outputs_follow_from_inputs(layer, depth):
+    reference = Reference(Task("t", DEEP.format(layer=layer, depth=depth)))
+    model = reference_model.build(reference, 1, Perturbation.CONSTRUCTION)
+    assert torch.equal(model.model.layers[0][0].weight, reference.model(1).layers[0][0].weight)
+    assert not model.larger_at_construction
+
+
+def test_larger_matrices_are_constructed_from_the_same_draws():
+    torch.manual_seed(0)
+    plain = nn.Linear(8, 4)
+    with perturbed_construction(larger=True):
+        torch.manual_seed(0)
+        larger = nn.Linear(8, 4)
+    assert torch.allclose(larger.weight, plain.weight * 6**0.5) and torch.equal(larger.bias, plain.bias)
+    torch.manual_seed(0)
+    assert torch.equal(nn.Linear(8, 4).weight, plain.weight)
+
+
+def test_in_evaluation_a_deep_network_has_values_of_the_size_of_its_biases():
+    """Small running variances, one behind the other, would make values of a million."""
+    norm = "nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU())"
+    reference = Reference(Task("t", DEEP.format(layer=norm, depth=12)))
+    for seed in range(8):
+        model = reference_model.build(reference, seed, Perturbation.OVERWRITE).model.eval()
+        assert 0.01 < float(reference.forward(model, reference.inputs(seed)).square().mean().sqrt()) < 64
+
+
+def test_a_matrix_of_small_numbers_is_large_enough_that_activations_are_no_lines():
+    model = nn.Linear(24, 96)
+    nn.init.trunc_normal_(model.weight, std=0.02)
+    assert weight_perturbation.perturbed(model, 1)["weight"].norm(dim=1).mean() > 0.4

@@ -287,3 +287,11 @@ def test_indices_of_bags_are_few_since_a_program_goes_through_them_one_by_one():
     source = (Path(__file__).parents[1] / "tasks" / "embedding_bag.py").read_text()
     task = shrink.fit(Task("bags", source))
     assert Reference(task, task.small).inputs(0)[0].numel() <= 512
+
+
+def test_a_batch_of_two_images_has_three_at_a_hidden_shape():
+    """Else a kernel that is right for the first two alone would pass."""
+    first = next(shrink.hidden_shapes({"batch": 2, "side": 64}, ["batch", "side"], 0, {"batch": 10, "side": 224}))
+    assert first["batch"] == 3
+    as_published = next(shrink.hidden_shapes({"pair": 2, "side": 64}, ["pair", "side"], 0, {"pair": 2, "side": 224}))
+    assert as_published["pair"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,13 +50,27 @@ def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, sm
 
 
 @contextlib.contextmanager
-def perturbed_construction(active: bool = True) -> Iterator[None]:
+def _larger_layers() -> Iterator[None]:
+    gain = nn.init.calculate_gain
+    nn.init.calculate_gain = lambda nonlinearity, param=None: gain(nonlinearity, param if param != math.sqrt(5) else 0)
+    try:
+        yield
+    finally:
+        nn.init.calculate_gain = gain
+
+
+@contextlib.contextmanager
+def perturbed_construction(active: bool = True, larger: bool = False) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
     every process; so do magnitudes of weight norm, which would start as those of the weights. Those on the meta device
     have no values.
 
     The noise depends on the number of elements, and on whether so many running variances were there before that
     further ones are not small. No global generator is used, so all other draws stay the same.
+
+    Args:
+        larger: whether layers draw matrices that keep the size of values through a ReLU, and not PyTorch's default of
+            a sixth of their square.
     """
     if not active:
         yield
@@ -123,7 +138,8 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
     try:
-        yield
+        with _larger_layers() if larger else contextlib.nullcontext():
+            yield
     finally:
         nn.Parameter.__new__ = new  # type: ignore[method-assign]
         nn.Module.register_buffer = register  # type: ignore[method-assign]

@@ -178,7 +178,7 @@ class Examination(Generic[P]):
         """The first case under these modes; None, and the refusals more, where its outputs are not right."""
         self.modes = modes
         found = self._try_first_case(Perturbation.OVERWRITE, refusals)
-        if not found and self.pair.overwritten:
+        if not found and self.pair.overwritten and self.pair.rests_on_construction(self.modes[0]):
             found = self._try_first_case(Perturbation.CONSTRUCTION, refusals)
         return found
 

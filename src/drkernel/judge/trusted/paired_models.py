@@ -13,7 +13,7 @@ from torch import Tensor
 from drkernel.judge.trusted import cases, reference_model, reruns, weight_perturbation
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
-from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.outputs import identical, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.reference_model import Perturbation, ReferenceModel
@@ -95,6 +95,27 @@ class PairedModels:
             self.build(number)
         else:
             self.client.write(number, writes)
+
+    def rests_on_construction(self, train: bool) -> bool:
+        """Whether outputs change with the weights that the submission's published model is constructed with, though
+        they are overwritten afterwards: it keeps something that it made of them. True, too, where an error follows, and
+        for large cases, of whose outputs nobody has a copy. All models have to be built anew afterwards."""
+        case, model = self.given("the given inputs", train), self.published
+        if case.large:
+            return True
+        other = reference_model.build(model.reference, model.seed + 1, Perturbation.CONSTRUCTION)
+        other.perturbed_weights = model.perturbed_weights
+        try:
+            first = self.client.call(case).outputs
+            theirs = self.client.build(PUBLISHED, other)
+            initial = {**dict(other.model.named_parameters()), **dict(other.model.named_buffers())}
+            writes = weight_perturbation.follow(initial, theirs, model.perturbed_weights)
+            if writes is None:
+                return True
+            self.client.write(PUBLISHED, writes)
+            return not identical(first, self.client.call(case).outputs)
+        except Failed:
+            return True
 
     def build_once(self, number: int) -> None:
         """Constructs a model that is missing, as `build`."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted.weight_perturbation import assign, beyond_half, of_a_batch, perturbed
+from drkernel.judge.trusted.weight_perturbation import (
+    FOLLOWS,
+    assign,
+    beyond_half,
+    of_a_batch,
+    perturbed,
+    share_that_follows,
+    that_keep_values,
+)
 from drkernel.tasks.module import Reference
 
 
@@ -35,6 +44,8 @@ class ReferenceModel:
     """With OVERWRITE: parameters and buffers as construction gives them."""
     perturbed_weights: dict[str, Tensor] = field(default_factory=dict)
     """With OVERWRITE: the model's own tensors whose values have replaced them."""
+    larger_at_construction: bool = False
+    """With CONSTRUCTION: whether layers start with larger matrices, see weight_perturbation.that_keep_values."""
     copies: dict[str, nn.Module] = field(default_factory=dict)
     """Copies of the model for other precision: `exact` and `noisy`."""
     has_counts: bool = False
@@ -49,13 +60,24 @@ def build(
     reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE, wide: bool = False
 ) -> ReferenceModel:
     """Builds the reference's model under a seed; `wide`: where weights are overwritten, with `beyond_half`."""
-    with perturbed_construction(perturbation is Perturbation.CONSTRUCTION):
-        model = reference.model(seed)
-    built = ReferenceModel(reference, model, seed, perturbation)
+    draws = itertools.cycle((seed, seed + 1))
+    outputs = lambda model: reference.forward(model, reference.inputs(next(draws)))
+    larger, model = False, _constructed(reference, seed, perturbation)
+    if perturbation is Perturbation.CONSTRUCTION and (own := share_that_follows(model, outputs)) < FOLLOWS:
+        other = _constructed(reference, seed, perturbation, larger=True)
+        if larger := share_that_follows(other, outputs) > own:
+            model = other
+    built = ReferenceModel(reference, model, seed, perturbation, larger_at_construction=larger)
     if perturbation is Perturbation.OVERWRITE:
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
-        assign(model, of_a_batch(model, lambda: reference.forward(model, reference.inputs(seed))))
+        of_norms = of_a_batch(model, lambda: reference.forward(model, reference.inputs(seed)))
+        assign(model, of_norms or ({} if wide else that_keep_values(model, outputs)))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built
+
+
+def _constructed(reference: Reference, seed: int, perturbation: Perturbation, larger: bool = False) -> nn.Module:
+    with perturbed_construction(perturbation is Perturbation.CONSTRUCTION, larger):
+        return reference.model(seed)

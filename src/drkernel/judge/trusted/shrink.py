@@ -358,7 +358,7 @@ def hidden_shapes(
         published: all constants at their published values.
     """
     published = published or before
-    names = [name for name in names if before[name] >= 3]
+    names = [name for name in names if before[name] >= 3 or published[name] > before[name] == 2]
     names = names[offset % len(names) :] + names[: offset % len(names)] if names else []
     rank = {name: _rank(name, names, before, published) for name in names}
     odd = {name: before[name] + 1 + 2 * rank[name] for name in names}

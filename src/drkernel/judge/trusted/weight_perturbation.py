@@ -14,13 +14,20 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 
 from drkernel.judge.boundary.construction import MEAN, MOST_SMALL, VARIANCE, with_noise, with_running_noise
+from drkernel.judge.trusted.outputs import is_float, leaves
 
 _SMALL, _RARE = 0.1, 256
 """Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
+_SMALL_ROW, _DEFAULT_ROW = 0.25, 3.0**-0.5
+"""L2 norms of rows of a matrix: below which they are small, and by default."""
 _DEEP = 9
-"""Norms with running statistics from which on these follow from a batch."""
+"""Norms with running statistics from which on these follow from a batch; layers from which on outputs may not follow
+from inputs."""
+FOLLOWS = 2.0**-4
+"""How much of their size outputs differ by between two draws of the inputs, where errors in early layers show."""
 _WIDE = 2.0**18
 """Root mean square of a matrix beyond the range of fp16, which ends at 2**16."""
 
@@ -29,8 +36,10 @@ def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
     """Other values for the floating parameters and running statistics of a model, by name; signs and zeros are kept.
 
     See `with_noise` for their distribution. Where a tensor is zero altogether, it becomes anything. A vector that is
-    small (a bias of 1/sqrt(K), a layer scale of 1e-6) is made large enough to matter beside outputs of size one, and
-    of a matrix, one in _RARE elements becomes an outlier, which a coarse scale cannot hold.
+    small (a bias of 1/sqrt(K), a layer scale of 1e-6) is made large enough to matter beside outputs of size one. A
+    matrix whose rows are small (0.02 an element) gets those of PyTorch's default, since what follows it would see
+    numbers near zero, where activations are lines. One in _RARE of its elements becomes an outlier, which a coarse
+    scale cannot hold.
     """
     running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in (MEAN, VARIANCE))
     tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
@@ -51,6 +60,8 @@ def _perturbed(name: str, tensor: Tensor, generator: torch.Generator, small: boo
     zero = tensor == 0
     if not bool(zero.all()):
         values = torch.where(zero, tensor, values)
+    if tensor.dim() > 1 and (row := _row_of(tensor)) < _SMALL_ROW:
+        values = values * (_DEFAULT_ROW / row if row else 1.0)
     if tensor.dim() > 1 and tensor.numel() >= 4 * _RARE:
         places = torch.randint(_RARE, tensor.shape, generator=generator, device=tensor.device)
         values = torch.where(places == 0, 4 * values, values)
@@ -61,7 +72,9 @@ def of_a_batch(model: nn.Module, forward: Callable[[], object]) -> dict[str, Ten
     """Running statistics of a batch, as far off as those are that the model has; nothing for a model with few norms.
 
     A deep network is built for norms that work. With statistics that have nothing to do with its values, these vanish
-    from layer to layer, and in evaluation its outputs are those of its last bias.
+    from layer to layer, and in evaluation its outputs are those of its last bias. Or they grow where variances are
+    small, and no bias shows beside them. So each norm has the statistics of what the norms before it make of the batch
+    in evaluation.
 
     Args:
         model: its weights are perturbed, so its running means and variances lie around 0 and 1.
@@ -70,24 +83,88 @@ def of_a_batch(model: nn.Module, forward: Callable[[], object]) -> dict[str, Ten
     norms = {name: m for name, m in model.named_modules() if isinstance(m, _NormBase) and m.running_var is not None}
     if len(norms) < _DEEP:
         return {}
-    off = {name: (m.running_mean.clone(), m.running_var.clone()) for name, m in norms.items()}  # type: ignore[union-attr]
-    was_training, momenta = model.training, {m: m.momentum for m in norms.values()}
+    off = {m: (m.running_mean.clone(), m.running_var.clone()) for m in norms.values()}  # type: ignore[union-attr]
+    was_training = model.training
+    set_around = lambda norm, given: _set_around(norm, given[0], *off[norm])
+    hooks = [norm.register_forward_pre_hook(set_around) for norm in off]
     try:
-        for norm in norms.values():
-            norm.momentum = 1.0  # of the last batch alone
-        model.train()
+        model.eval()
         forward()
     finally:
         model.train(was_training)
-        for norm, momentum in momenta.items():
-            norm.momentum = momentum
-    found: dict[str, Tensor] = {}
-    for name, (mean, variance) in off.items():
-        of_batch, spread = norms[name].running_mean, norms[name].running_var
-        assert of_batch is not None and spread is not None
-        found[f"{name}.{MEAN}".lstrip(".")] = of_batch + spread.sqrt() * mean
-        found[f"{name}.{VARIANCE}".lstrip(".")] = spread * variance
-    return found
+        for hook in hooks:
+            hook.remove()
+    named = {f"{name}.".lstrip("."): norm for name, norm in norms.items()}
+    return {f"{at}{last}": getattr(norm, last).clone() for at, norm in named.items() for last in (MEAN, VARIANCE)}
+
+
+def _set_around(norm: nn.Module, values: Tensor, mean: Tensor, variance: Tensor) -> None:
+    """Sets a norm's running statistics to those of its input, as far off as these are from 0 and 1."""
+    channels = values.transpose(0, 1) if values.dim() > 1 and values.shape[1] == len(mean) else values
+    channels = channels.reshape(len(mean), -1)
+    spread = channels.var(1, correction=0)
+    assign(norm, {MEAN: channels.mean(1) + spread.sqrt() * mean, VARIANCE: spread * variance})
+
+
+def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module], object]) -> dict[str, Tensor]:
+    """Larger matrices for a deep network whose outputs hardly follow from its inputs; nothing for others.
+
+    By default each layer of PyTorch's makes values smaller, and a bias does not. Without norms between them, the
+    outputs of a deep network are those of its last biases, and an error in its first layers is below rounding. With a
+    mean square of 2 over the number of terms (He et al., 2015), a layer and a ReLU keep the size of values.
+
+    Args:
+        model: its weights are perturbed.
+        outputs: of a model, to inputs that are drawn anew: two draws in turn.
+    """
+    if not (before := share_that_follows(model, outputs)) < FOLLOWS:
+        return {}
+    kept = {name: matrix.clone() for name, matrix in _matrices(model).items()}
+    larger = {name: _kaiming(matrix) for name, matrix in kept.items()}
+    assign(model, larger)
+    after = share_that_follows(model, outputs)
+    assign(model, kept)
+    return larger if after > before else {}
+
+
+def share_that_follows(model: nn.Module, outputs: Callable[[nn.Module], object]) -> float:
+    """By how much of their size outputs of a deep network in evaluation differ between two draws of its inputs; 1 for
+    other networks."""
+    if len(_matrices(model)) < _DEEP:
+        return 1.0
+    was_training = model.training
+    try:
+        model.eval()
+        return _share_that_differs(outputs(model), outputs(model))
+    finally:
+        model.train(was_training)
+
+
+def _matrices(model: nn.Module) -> dict[str, Tensor]:
+    """Those of linear layers and convolutions, by name."""
+    layers = [name for name, layer in model.named_modules() if isinstance(layer, (nn.Linear, _ConvNd))]
+    names = {f"{name}.weight".lstrip(".") for name in layers}
+    return {name: weight.detach() for name, weight in model.named_parameters() if name in names}
+
+
+def _share_that_differs(first: object, second: object) -> float:
+    """Of the size of floating outputs; NaN where they are all 0 or not finite, infinite where their shapes differ."""
+    both = [[v.double() for _, v in leaves(some) if isinstance(v, Tensor) and is_float(v)] for some in (first, second)]
+    if [value.shape for value in both[0]] != [value.shape for value in both[1]]:
+        return math.inf
+    square = lambda values: math.fsum(float(value.square().sum()) for value in values)
+    size = square(both[0])
+    return math.sqrt(square(a - b for a, b in zip(*both, strict=True)) / size) if size else math.nan
+
+
+def _kaiming(matrix: Tensor) -> Tensor:
+    row = _row_of(matrix)
+    return matrix * max(1.0, math.sqrt(2) / row) if row else matrix
+
+
+def _row_of(matrix: Tensor) -> float:
+    """The root mean square of the norms of rows: of the terms of each output of a layer."""
+    return math.sqrt(float(matrix.double().square().sum()) / max(1, len(matrix)))
 
 
 def beyond_half(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

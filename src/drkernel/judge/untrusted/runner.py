@@ -134,10 +134,12 @@ class Runner:
         self.build = getattr(module, name)
         return {}
 
-    def _build(self, model: int, args: Any, slots: list, seed: int, varied: bool) -> dict[str, Any]:
+    def _build(
+        self, model: int, args: Any, slots: list, seed: int, varied: bool, larger: bool = False
+    ) -> dict[str, Any]:
         values, keywords = self.areas.values(args, slots)
         torch.manual_seed(seed)
-        with perturbed_construction(varied):
+        with perturbed_construction(varied, larger):
             built = self.build(*values, **keywords)
         if not isinstance(built, nn.Module):
             raise TypeError(f"{self.build.__name__} is not a torch.nn.Module")

@@ -11,7 +11,9 @@
 What a completion changes are lines of the reference, each for itself. So one that cannot run, or is not given what
 these lines are given, or makes another size than they make (host.py), takes no other with it. The arguments of
 `forward` and the form of its result are the reference's.
-A completion of which nothing would be left stays as it is: its error says what was wrong.
+A completion of which nothing would be left stays as it is: its error says what was wrong. So does one of which
+something would be left out while a statement stays of which nobody knows what it makes: it may rest on what is left
+out, or the other way round.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import ast
 import builtins
 import copy
 import re
+import symtable
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +42,8 @@ _NUMBERS = ("num_groups", "shape")
 _SHAPE_ALONE = re.compile(r"(torch\.\w+_like|[\w.]+\.new_\w+)\(")
 """Calls of which the values of the first argument say nothing."""
 
+_COMPUTES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp)
+
 
 def repaired(completion: str, told: Told, text: str, before: str) -> str:
     """The completion without what cannot be right; itself where nothing is wrong, or nothing would be left.
@@ -56,8 +61,11 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     own = set(re.findall(r"^def (\w+)", kernels, re.MULTILINE))
     known = {*bound, *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}
     statements = _Statements(own, kept, told, known)
-    right = [found for one in body if not isinstance(one, ast.Return) and (found := statements.right(one))]
+    given = [one for one in body if not isinstance(one, ast.Return)]
+    right = [found for one in given if (found := statements.right(one))]
     if not any(own.intersection(names_in(one)) for one in right):
+        return completion
+    if right != given and not all(map(statements.is_known, right)):
         return completion
     result = _result([one for one in body if isinstance(one, ast.Return)], told, known)
     head = text.partition("\n")[0].partition("  #")[0]
@@ -91,6 +99,21 @@ def _compiled(text: str) -> ast.Module | None:
         return None
 
 
+def _read(node: ast.stmt) -> set[str]:
+    """The names that a statement reads and does not give itself; those of functions in it, too."""
+    waiting, found = [symtable.symtable(ast.unparse(node), "completion", "exec")], set[str]()
+    own = set[str]() if isinstance(node, ast.Assign) else {*_bound(ast.Module([node], []))}
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        found |= {
+            name.get_name()
+            for name in table.get_symbols()
+            if name.is_referenced() and (name.is_global() or table.get_type() == "module")
+        }
+    return found - own
+
+
 @dataclass
 class _Functions:
     """The functions of a completion, and what else stands before its `forward`, without those that cannot run."""
@@ -114,12 +137,8 @@ class _Functions:
             parts = runs
 
     def _runs(self, node: ast.stmt, known: Collection[str]) -> bool:
-        if not isinstance(node, ast.FunctionDef):
-            return set(names_in(node, ast.Load)) <= set(known)
-        arguments = [argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)]
-        unknown = set(names_in(node, ast.Load)) - {*known, *arguments, *names_in(node, ast.Store)}
         launches = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
-        return not unknown and all(self._is_launched_right(call) for call in launches)
+        return _read(node) <= set(known) and all(self._is_launched_right(call) for call in launches)
 
     def _is_launched_right(self, call: ast.Call) -> bool:
         """Whether a launch of one of the functions gives each of its arguments once."""
@@ -130,7 +149,11 @@ class _Functions:
 
 
 def _parts(kernels: str) -> Iterator[str]:
-    """The statements of the top level, of a text that need not be Python; a decorator is a part of its function."""
+    """The statements of the top level; of a text that is not Python, what looks like them. A decorator is a part of its
+    function."""
+    if tree := _compiled(kernels):
+        yield from map(ast.unparse, tree.body)
+        return
     part: list[str] = []
     for line in kernels.splitlines():
         begins = line[:1] not in ("", " ", ")", "]", "}", "#")
@@ -147,7 +170,8 @@ def _gives_all(call: ast.Call, function: ast.FunctionDef) -> bool:
     names = [argument.arg for argument in function.args.args]
     words = [word.arg for word in call.keywords if word.arg in names or word.arg not in _LAUNCH_OPTIONS]
     given = [*names[: len(call.args)], *words]
-    least = set(names[: len(names) - len(function.args.defaults)])
+    tuned = len(function.decorator_list) > 1  # `triton.autotune` gives arguments, too
+    least = set() if tuned else set(names[: len(names) - len(function.args.defaults)])
     return len(call.args) <= len(names) and len(set(given)) == len(given) and least <= set(given) <= set(names)
 
 
@@ -164,10 +188,11 @@ def _statements(methods: str) -> list[ast.stmt]:
 
 
 def _result(returns: Sequence[ast.stmt], told: Told, known: Collection[str]) -> ast.stmt:
-    """The reference's `return`, unless the completion returns something that has no name in the reference."""
+    """The reference's `return`, unless the completion returns something else than values that this returns."""
     theirs = ast.parse(f"def forward():\n    {told.lines[-1].text}").body[0].body[0]  # type: ignore[attr-defined]
     read = {name for one in returns for name in names_in(one, ast.Load)}
-    is_own = len(returns) == 1 and read <= set(known) and not all(map(_VALUE.fullmatch, read))
+    computes = any(isinstance(node, _COMPUTES) for one in returns for node in ast.walk(one))
+    is_own = len(returns) == 1 and read <= {*known, *told.makers} and (computes or not read <= told.lines[-1].reads)
     return returns[0] if is_own else theirs
 
 
@@ -205,7 +230,17 @@ class _Statements:
                     return False
                 if not _has_shape(made, self.kept.functions[function], args, self.told):
                     return False
-        return set(names_in(statement, ast.Load)) <= self.known and self._has_all(statement)
+        return _read(statement) <= self.known and self._has_all(statement)
+
+    def is_known(self, statement: ast.stmt) -> bool:
+        """Whether what a statement that may be right makes is the reference's value of this name, or no value."""
+        text = ast.unparse(statement)
+        if text in {ast.unparse(ast.parse(line.text)) for line in self.told.lines if line.makes}:
+            return True
+        match statement:
+            case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function))) if function in self.own:
+                return made in self.told.makers
+        return not any(map(_VALUE.fullmatch, names_in(statement)))
 
     def _as_named(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         match statement:
