@@ -50,6 +50,11 @@ FOLLOWING = {
         "y = self.a[:x.shape[3]]\n        return torch.ones(x.shape[3], x.shape[3]).triu(1) * x.sum() + y.sum()",
         'self.register_buffer("a", torch.arange(45.0))',
     ),
+    "the largest of those that go to one place": (
+        "places = torch.arange(x.shape[1], device=x.device) // 2\n        y = x.flatten(2).mean(2).mT\n        "
+        "return y.scatter_reduce(0, places[:, None].expand_as(y), y * 2, reduce='amax')",
+        "",
+    ),
     "repeated heads": (
         "return x.repeat_interleave(self.heads // x.shape[1], dim=1)",
         "self.heads = n * n * 8",

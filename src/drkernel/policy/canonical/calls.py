@@ -375,7 +375,7 @@ _OF_TORCH = {"tanh", "sigmoid", "bilinear"}
 _UNTOLD = frozenset(
     {
         *("inplace", "_stacklevel", "training", "momentum", "use_input_stats", "out", "layout", "device"),
-        *("pin_memory", "requires_grad", "memory_format", "size_average", "reduce", "generator", "return_indices"),
+        *("pin_memory", "requires_grad", "memory_format", "size_average", "generator", "return_indices"),
         *("cudnn_enabled",),
     }
 )
