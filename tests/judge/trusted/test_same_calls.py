@@ -96,3 +96,18 @@ def test_hidden_sizes_change_the_rounds_of_a_loop_last():
     rounds = [reference.constants["STEPS"] for reference in hidden_of(shrink.fit(Task("loop", LOOP)))]
     changed = [steps != 12 for steps in rounds]
     assert changed == sorted(changed) and changed.count(False) >= HIDDEN_SHAPES
+
+
+CHUNKS = TASK.format(
+    constants="BATCH, LENGTH, CHUNK, WIDTH = 64, 512, 64, 256",
+    module="pass",
+    forward="h = 0\n        for part in x.split(CHUNK, dim=1):\n            h = torch.tanh(part.cumsum(1) + h)\n"
+    "        return h",
+    shape="BATCH, LENGTH, WIDTH",
+)
+
+
+@pytest.mark.parametrize("source", [LOOP, CHUNKS], ids=["steps", "chunks"])
+def test_loops_go_round_as_often_at_small_sizes(source):
+    task = shrink.fit(Task("loop", source))
+    assert are_same(Reference(task, task.small))

@@ -21,6 +21,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.distinct_sizes import halved, parted
 from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.rounds import with_rounds
 from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
 from drkernel.judge.trusted.window_sizes import with_fixed_windows
 from drkernel.tasks.module import Reference
@@ -72,7 +73,7 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     problems: dict[str, DrKernelError] = {}
     for form in forms.values():
         try:
-            return parted(_fit(form, target, limit, most), target)
+            return with_rounds(parted(_fit(form, target, limit, most), target), OTHERS)
         except DrKernelError as error:
             problems[form.source] = error
     raise problems[task.source]
