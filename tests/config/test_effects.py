@@ -76,6 +76,15 @@ STUDIES = [
     ("judge.feedback_tokens=9", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.feedback_tokens", ""),
     ("judge.gpu=A100", "judge=cuda", "judge.device=cuda", "judge.device=simulated", ""),
     ("judge.across_shapes=worst", "", "judge.timed_shapes=1", "judge.timed_shapes of 2", "judge.timed_shapes=2"),
+    ("scaling.budget=9", "scaling=single", "scaling.name=single", "scaling.trials", "scaling=parallel"),
+    ("scaling.patience=2", "scaling=single", "scaling.name=single", "scaling=parallel", "scaling=managed"),
+    ("scaling.chains=2", "scaling=managed", "scaling.name=managed", "scaling=mixture", "scaling=mixture"),
+    ("scaling.window=2", "scaling=parallel", "scaling.name=parallel", "scaling=managed", "scaling=managed"),
+    ("scaling.by=speedup", "scaling.keep=last", "scaling.keep=last", "scaling.keep=top", "scaling.keep=window"),
+    ("scaling.trials=3", "solutions=x", "solutions=x", "no solutions", "scaling=parallel"),
+    ("scaling=parallel", "solutions=x", "solutions=x", "no solutions", "scaling=mixture"),
+    ("policy.path=x", "solutions=x", "solutions=x", "no solutions", ""),
+    ("engine.slots=3", "solutions=x", "solutions=x", "no solutions", ""),
 ]
 CASES = [(train_config, *case) for case in TRAINING] + [(evaluate_config, *case) for case in STUDIES]
 
