@@ -3,7 +3,7 @@
     python -m sweeps outputs/ablation                   state, table; writes outputs/ablation/report/
     python -m sweeps outputs/ablation --baseline arm=grpo --out results/ablation
 
-report/ has table.md, steps.png (curves against optimizer steps) and time.png (against hours of training). It works on
+report/ has table.md, steps.png (curves against steps) and time.png (against hours of training). It works on
 any folder of runs, with or without Slurm, while they run and afterwards.
 """
 
