@@ -81,6 +81,18 @@ def test_on_the_hub_a_second_source_of_one_id_has_a_hash_in_its_own(monkeypatch)
     assert first == "cuda_llm/same" and second.startswith("cuda_llm/same-")
 
 
+@pytest.mark.parametrize("word", ["val", "valid", "Validation"])
+def test_a_split_may_have_the_names_that_a_folder_of_it_may_have(word, tmp_path, monkeypatch):
+    rows = [{"code": RELU.format(n=n), "level": 1, "problem_id": n} for n in range(9)]
+    stated = [row | {"split": word if n < 4 else "test"} for n, row in enumerate(rows)]
+    path = write_jsonl(tmp_path / "stated.jsonl", stated)
+    parts = {word: datasets.Dataset.from_list(rows[:4]), "test": datasets.Dataset.from_list(rows[4:])}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict(parts))
+    for source in (path, "hub:some/set"):
+        found = {split: len(load_tasks(source, split=split)) for split in ("validation", "test")}
+        assert found == {"validation": 4, "test": 5}
+
+
 @pytest.mark.parametrize("inner", ["", "data"])
 def test_a_folder_of_kernelbench_s_parquet_files_is_read_whole(inner, tmp_path):
     (tmp_path / inner).mkdir(exist_ok=True)

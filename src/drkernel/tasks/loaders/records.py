@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drkernel.tasks.loaders.kernelbench import not_a_module
+from drkernel.tasks.loaders.kernelbench import SPLIT_NAMES, not_a_module
 from drkernel.tasks.loaders.record_types import checked, shown
 from drkernel.tasks.precision import AUTO, with_precision
-from drkernel.tasks.splits import SPLITS, share_out, split_of
+from drkernel.tasks.splits import share_out, split_of
 from drkernel.types import DrKernelError, Task
 
 Record = dict[str, Any]
@@ -90,7 +90,8 @@ def read_hub(dataset: str) -> list[Task]:
         raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}; {_EXPECTED}") from error
     found = []
     for part, rows in parts.items():
-        named = {"split": part} if part in ("validation", "test") else {}
+        split = SPLIT_NAMES.get(part.lower(), "")
+        named = {"split": split} if split in ("validation", "test") else {}
         found += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
     return [_with_split(each) for each in _distinct(found, expect_ids=False)]
 
@@ -197,8 +198,8 @@ def _with_split(found: Found) -> Task:
 
 def _stated_split(extra: Record) -> str:
     """What the record says, or nothing; the paper's validation set is a test set here."""
-    if extra.get("split") in SPLITS:
-        return extra["split"]
+    if stated := SPLIT_NAMES.get(str(extra.get("split")).lower()):
+        return stated
     return "test" if "validation" in str(extra.get("data_source")) else ""
 
 
