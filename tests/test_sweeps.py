@@ -120,6 +120,11 @@ def test_a_limit_that_leaves_no_time_for_work_is_refused(slurm):
         launch(slurm, "hydra/launcher=slurm_node", "hydra.launcher.time=15", "seed=1")
 
 
+def test_a_limit_that_is_no_time_is_the_users_error():
+    with pytest.raises(DrKernelError, match=r"hydra\.launcher\.time=a day is no time; expected minutes, H:MM:SS"):
+        sweep.minutes("a day")
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_complete(preset, tmp_path):
     from hydra.core.plugins import Plugins
