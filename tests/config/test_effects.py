@@ -65,6 +65,10 @@ TRAINING = [
         "trainer.validate_every=2",
     ),
     ("policy.lora.alpha=9", "", "policy.lora.rank=0", "policy.lora.rank=32", "policy.lora.rank=8"),
+    ("sft.batch_size=9", "coldstart=seed_8m", "sft.batch_tokens=65536", "sft.batch_tokens=null", SUPERVISED),
+    ("sft.loss_every=9", f"{SUPERVISED} sft.held_out=0", "sft.held_out=0", "sft.held_out above 0", SUPERVISED),
+    ("trainer.eval_samples=9", SUPERVISED, "trainer.validate_every=0", "=100", f"{SUPERVISED} {VALIDATES}"),
+    ("trainer.turns=2", "coldstart=seed_8m", "trainer.validate_every=0", "=100", f"coldstart=seed_8m {VALIDATES}"),
     ("logger.samples=9", "logger=none", "logger.wandb=disabled", "logger=wandb", "logger=offline"),
 ]
 """(typed, other settings, where it does nothing, what is expected, settings under which it is read)."""

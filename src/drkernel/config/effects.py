@@ -147,6 +147,19 @@ UNUSED_WHERE = (
         "trainer.validate_every",
         _PLAYS,
     ),
+    Unused(
+        ("trainer.turns", "trainer.eval_samples", "trainer.eval_turns"),
+        _plays_nothing("sft", "coldstart"),
+        "trainer.validate_every",
+        _PLAYS,
+    ),
+    Unused(
+        ("sft.batch_size",),
+        lambda c: c.sft.batch_tokens is not None,
+        "sft.batch_tokens",
+        "sft.batch_tokens, or sft.batch_tokens=null",
+    ),
+    Unused(("sft.loss_every",), lambda c: not c.sft.held_out, "sft.held_out", "sft.held_out above 0"),
     Unused(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
     Unused(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
     Unused(
