@@ -29,7 +29,9 @@ COLOURS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--baseline", help="setting that the others are compared with; without it the first one")
     parser.add_argument("--out", type=Path, help="where the report goes; without it FOLDER/report")
