@@ -108,6 +108,18 @@ def test_a_folder_of_kernelbench_s_parquet_files_is_read_whole(inner, tmp_path):
         load_tasks(str(tmp_path), split="all")
 
 
+def test_in_a_folder_of_tables_test_and_validation_files_stay_what_they_are_called(tmp_path):
+    for first, name in ((0, "train-00000-of-00001"), (20, "test-00000-of-00001"), (30, "val")):
+        rows = [{"code": RELU.format(n=n), "level": 1, "problem_id": n} for n in range(first, first + 10)]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
+    numbers = {
+        split: {int(task.id.rpartition("/")[2]) for task in load_tasks(str(tmp_path), split=split)}
+        for split in ("train", "validation", "test")
+    }
+    assert numbers["train"] <= set(range(10)) and numbers["train"]
+    assert numbers["test"] >= set(range(20, 30)) and numbers["validation"] >= set(range(30, 40))
+
+
 def test_a_json_list_is_read_and_anything_else_is_named(tmp_path):
     path = tmp_path / "own.json"
     path.write_text(json.dumps([paper_row(1), paper_row(2)]))

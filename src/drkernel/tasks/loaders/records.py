@@ -35,7 +35,8 @@ _KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops"
 
 def read_records(*paths: str | Path) -> list[Task]:
     """The tasks of .jsonl, .json (one list) and .parquet files, in order, each source once. Where no record states a
-    split, they go by hash (`splits.share_out`).
+    split, they go by hash (`splits.share_out`). Of several files those called `validation...` and `test...` state
+    theirs, as parts of a hub data set do (`read_hub`).
 
     Raises:
         DrKernelError: no such file, not JSON or parquet, records in none of the schemas (with line or row), or two
@@ -43,12 +44,15 @@ def read_records(*paths: str | Path) -> list[Task]:
     """
     found: list[Found] = []
     wrong: list[str] = []
-    for path in map(Path, paths):
+    names = {path: _split_in_name(path) for path in map(Path, paths)}
+    for path, name in names.items():
+        stated = name if name != "train" and len({*names.values()}) > 1 else ""
         if not path.is_file():
             raise DrKernelError(f"task file {path}: no such file")
         for place, record in READERS.get(path.suffix, _jsonl)(path):
             try:
-                found.append(_task(record, f"task file {path}: {place}"))
+                made = _task(record, f"task file {path}: {place}")
+                found.append(replace(made, task=replace(made.task, split=made.task.split or stated)))
             except DrKernelError as error:
                 wrong.append(str(error))
     if wrong:
@@ -59,6 +63,15 @@ def read_records(*paths: str | Path) -> list[Task]:
         return [_with_split(each) for each in tasks]
     splits = share_out(each.key for each in tasks)
     return [replace(each.task, split=splits[each.key]) for each in tasks]
+
+
+def _split_in_name(path: Path) -> str:
+    """The split that a file's name begins with, as the hub names them, or nothing.
+
+    >>> _split_in_name(Path("data/test-00000-of-00001.parquet")), _split_in_name(Path("testing.jsonl"))
+    ('test', '')
+    """
+    return SPLIT_NAMES.get(re.split(r"[-_.]", path.name.lower())[0], "")
 
 
 def tables(folder: Path) -> list[Path]:
