@@ -67,13 +67,13 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
         progress.log(f"precision of tasks: {summary(tasks)}")
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
         if config.solutions:
-            given = solutions.load(config.solutions, tasks, progress.log)[number::shards]
             study.judge_solutions(
                 tasks,
-                given,
+                solutions.load(config.solutions, tasks, progress.log),
                 judge,
                 path,
                 label=model_label(config),
+                shard=(number, shards),
                 known=known,
                 log=progress.log,
                 on_progress=on_progress,

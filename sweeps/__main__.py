@@ -3,7 +3,7 @@
     python -m sweeps outputs/ablation                   state, table; writes outputs/ablation/report/
     python -m sweeps outputs/ablation --baseline arm=grpo --out results/ablation
 
-report/ has table.md, steps.png (curves against optimizer steps) and time.png (against hours of training). It works on
+report/ has table.md, steps.png (curves against steps) and time.png (against hours of training). It works on
 any folder of runs, with or without Slurm, while they run and afterwards.
 """
 
@@ -29,7 +29,9 @@ COLOURS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--baseline", help="setting that the others are compared with; without it the first one")
     parser.add_argument("--out", type=Path, help="where the report goes; without it FOLDER/report")

@@ -23,7 +23,7 @@ PANELS = {
 def plot(runs: list[RunState], folder: Path) -> None:
     """steps.png and time.png."""
     started = [run for run in runs if run.metrics]
-    for name, axis in (("steps", "optimizer step"), ("time", "hours of training")):
+    for name, axis in (("steps", "step"), ("time", "hours of training")):
         _figure(started, folder / f"{name}.png", axis, against_time=name == "time")
 
 

@@ -19,6 +19,7 @@ from drkernel.slurm.snapshot import commit, diff, snapshot
 from drkernel.training.run import Run
 from drkernel.types import DrKernelError
 from sweeps import curves, state, table
+from sweeps.__main__ import main as sweeps_main
 from tests import commands
 from tests.configs import composed, train_config
 
@@ -118,6 +119,11 @@ def test_without_an_answer_from_the_queue_nothing_is_submitted(slurm):
 def test_a_limit_that_leaves_no_time_for_work_is_refused(slurm):
     with pytest.raises(AssertionError, match=r"hydra\.launcher\.time=15, signal_delay_s=600"):
         launch(slurm, "hydra/launcher=slurm_node", "hydra.launcher.time=15", "seed=1")
+
+
+def test_a_limit_that_is_no_time_is_the_users_error():
+    with pytest.raises(DrKernelError, match=r"hydra\.launcher\.time=a day is no time; expected minutes, H:MM:SS"):
+        sweep.minutes("a day")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -380,3 +386,10 @@ def test_the_command_prints_state_and_table_and_writes_the_report(seen):
     assert done.returncode == 0, done.stderr
     assert "10 runs: 6 done" in done.stdout and "error: no such policy" in done.stdout.replace("\n", " ")
     assert (seen / "report" / "table.md").exists()
+
+
+def test_a_folder_without_runs_is_one_line_that_names_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["__main__.py", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        sweeps_main()
+    assert "python -m sweeps: error: " in capsys.readouterr().err

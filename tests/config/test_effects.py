@@ -65,6 +65,10 @@ TRAINING = [
         "trainer.validate_every=2",
     ),
     ("policy.lora.alpha=9", "", "policy.lora.rank=0", "policy.lora.rank=32", "policy.lora.rank=8"),
+    ("sft.batch_size=9", "coldstart=seed_8m", "sft.batch_tokens=65536", "sft.batch_tokens=null", SUPERVISED),
+    ("sft.loss_every=9", f"{SUPERVISED} sft.held_out=0", "sft.held_out=0", "sft.held_out above 0", SUPERVISED),
+    ("trainer.eval_samples=9", SUPERVISED, "trainer.validate_every=0", "=100", f"{SUPERVISED} {VALIDATES}"),
+    ("trainer.turns=2", "coldstart=seed_8m", "trainer.validate_every=0", "=100", f"coldstart=seed_8m {VALIDATES}"),
     ("logger.samples=9", "logger=none", "logger.wandb=disabled", "logger=wandb", "logger=offline"),
 ]
 """(typed, other settings, where it does nothing, what is expected, settings under which it is read)."""
@@ -76,6 +80,15 @@ STUDIES = [
     ("judge.feedback_tokens=9", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.feedback_tokens", ""),
     ("judge.gpu=A100", "judge=cuda", "judge.device=cuda", "judge.device=simulated", ""),
     ("judge.across_shapes=worst", "", "judge.timed_shapes=1", "judge.timed_shapes of 2", "judge.timed_shapes=2"),
+    ("scaling.budget=9", "scaling=single", "scaling.name=single", "scaling.trials", "scaling=parallel"),
+    ("scaling.patience=2", "scaling=single", "scaling.name=single", "scaling=parallel", "scaling=managed"),
+    ("scaling.chains=2", "scaling=managed", "scaling.name=managed", "scaling=mixture", "scaling=mixture"),
+    ("scaling.window=2", "scaling=parallel", "scaling.name=parallel", "scaling=managed", "scaling=managed"),
+    ("scaling.by=speedup", "scaling.keep=last", "scaling.keep=last", "scaling.keep=top", "scaling.keep=window"),
+    ("scaling.trials=3", "solutions=x", "solutions=x", "no solutions", "scaling=parallel"),
+    ("scaling=parallel", "solutions=x", "solutions=x", "no solutions", "scaling=mixture"),
+    ("policy.path=x", "solutions=x", "solutions=x", "no solutions", ""),
+    ("engine.slots=3", "solutions=x", "solutions=x", "no solutions", ""),
 ]
 CASES = [(train_config, *case) for case in TRAINING] + [(evaluate_config, *case) for case in STUDIES]
 

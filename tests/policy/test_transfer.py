@@ -11,13 +11,16 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM
 
-from drkernel.policy import Request, load_engine, new_policy, transfer
+from drkernel.config import REPOSITORY
+from drkernel.policy import Policy, Request, load_engine, load_tokenizer, new_policy, transfer
 from drkernel.policy.transfer import check_agreement, weights
 from drkernel.types import DrKernelError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("transfer")]  # one worker starts the ranks, once
 
+SEED = REPOSITORY / "assets/seed"
 VOCABULARY = 97
 SHAPES = [(1,), (3,), (5,), (1, 4), (3, 1, 2), (5, 7), (8, 3), (12,), (2, 2), (7, 1)]
 BUCKETS = {"one each": 1, "some": 160, "all": 2**30}
@@ -203,3 +206,11 @@ def test_what_is_not_a_number_does_not_agree(policy):
 def test_a_policy_is_exported_as_its_engine_computes():
     assert transfer.export_dtype(torch.device("cuda")) == torch.bfloat16, "8B is 16 GB and not 33"
     assert transfer.export_dtype(torch.device("cpu")) == torch.float32
+
+
+@pytest.mark.parametrize("trained", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_config_of_an_export_names_the_type_of_its_weights(tmp_path, trained, dtype):
+    """transformers and servers load weights as what the config names."""
+    transfer.export(Policy.load(SEED, trained), tmp_path, load_tokenizer(SEED), dtype)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path, dtype="auto").dtype == dtype

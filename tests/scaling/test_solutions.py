@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from drkernel.scaling import solutions
+from drkernel.scaling import records, solutions, study
 from drkernel.tasks import load_tasks
 from drkernel.types import DrKernelError, Task
+from tests.scaling.test_study import TASKS, Judge
 
 CODE = "class ModelNew:\n    pass  # {}\n"
 KERNELBENCH = [
@@ -159,3 +160,14 @@ def test_trials_of_a_task_are_distinct(tmp_path):
         {"y/level_1_problem_19_sample_0_kernel.py": CODE, "z.json": json.dumps({"kernelbench/level1/19": CODE})},
     )
     assert sorted(trial for _, trial, _ in load(tmp_path)[0]) == [0, 1, 2, 3]
+
+
+def test_shards_judge_each_their_part_and_count_what_is_missing_in_all(tmp_path):
+    given = [solutions.Solution(*each, "here") for each in (("set/0", 0, "2 3"), ("set/1", 0, "4"), ("set/2", 0, "5"))]
+    judge = Judge()
+    for number in (0, 1):
+        told, path = [], tmp_path / f"{number}.jsonl"
+        options = {"label": "theirs", "log": told.append, "shard": (number, 2)}
+        study.judge_solutions(TASKS[:4], given, judge, path, **options)
+        assert told == ["1 of 4 tasks have no solution; they are not counted"]
+        assert {record.task for record in records.read(path)} == ({"set/0", "set/2"}, {"set/1"})[number]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from drkernel.tasks import load_tasks, read_task
-from drkernel.tasks.backward import backward, backward_passes
+from drkernel.tasks.backward import backward, backward_passes, main
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -196,3 +196,10 @@ def test_nothing_of_a_references_gradients_stays():
     assert all(isinstance(weight, nn.Parameter) and weight.grad is None for weight in model.parameters())
     lasting = Reference(task("with torch.enable_grad():\n            return self.linear(x)"))
     assert not lasting.forward(lasting.model(0), lasting.inputs(0)).requires_grad
+
+
+def test_a_file_that_is_no_task_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path / "none.py")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.startswith("error: task file ") and said.count("\n") == 1

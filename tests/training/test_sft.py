@@ -83,6 +83,13 @@ pytestmark = pytest.mark.xdist_group("sft")
 
 
 @pytest.mark.slow
+def test_adapters_alone_are_no_policy_to_go_on_from(world):
+    run = launch(world, "alone", "policy.lora.rank=4", "policy.lora.export_merged=false", "sft.max_steps=1")
+    assert "goes on from here" not in succeed(run)
+    assert (world / "alone" / "adapter").is_dir() and not (world / "alone" / "policy").exists()
+
+
+@pytest.mark.slow
 def test_the_loss_falls_on_what_trains_and_is_measured_on_what_does_not(whole):
     lines = metrics(whole)
     assert [line["step"] for line in lines] == list(range(8)), "20 rows of 2 epochs, 3 a step; 0 is before the first"

@@ -53,6 +53,41 @@ def test_what_settings_change():
     assert waiting["generation"] > base["generation"]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "forwards"),
+    [
+        ("", 0),
+        ("filters=full", 1),
+        ("algo.importance_cap=2", 1),
+        ("algo=gspo", 1),
+        ("algo=gspo filters=full", 1),  # what was scored for the filter is not scored again
+        ("algo.kl_coef=0.1", 1),
+        ("filters=full algo.kl_coef=0.1", 2),
+    ],
+)
+def test_passes_that_only_score_take_a_forward_each(overrides, forwards):
+    without = step_time.seconds(load("policy=qwen3_8b", "trainer.recompute=0.0"), EIGHT, 8, H200)["update"]
+    found = step_time.seconds(load("policy=qwen3_8b", "trainer.recompute=0.0", *overrides.split()), EIGHT, 8, H200)
+    assert found["update"] == pytest.approx(without * (1 + forwards / 3))
+
+
+def test_a_row_per_turn_repeats_what_stands_before_it():
+    lengths = Lengths(prompt=1000, completion=1000, longest=2000, feedback=0)
+    whole, turns = (
+        step_time.update(load("policy=qwen3_8b", f"trainer.layout={layout}"), EIGHT, 8, H200, lengths)
+        for layout in ("trajectory", "turn")
+    )
+    assert turns == pytest.approx(whole * (2 + 3 + 4) / 4, rel=0.05)
+
+
+def test_groups_beyond_those_that_train_are_generated_and_judged_too():
+    base, more = (
+        step_time.seconds(load("policy=qwen3_8b", f"filters={name}"), EIGHT, 8, H200)
+        for name in ("zero_variance", "oversampled")
+    )
+    assert more["generation"] > base["generation"] and more["update"] == base["update"]
+
+
 def test_a_judge_that_is_slower_than_generation_is_waited_for():
     config = load("policy=qwen3_0.6b", "engine.max_answer_tokens=64", "trainer.prompts=64")
     found = step_time.seconds(config, SMALL, 8, H200)

@@ -15,6 +15,7 @@ from typing import Any
 from drkernel.config.judge import OF_SERVERS, JudgeConfig
 from drkernel.config.lora import LoraConfig
 from drkernel.config.reward import RewardConfig
+from drkernel.config.scaling import ScalingConfig
 from drkernel.config.tasks import TasksConfig
 from drkernel.types import DrKernelError
 
@@ -102,6 +103,8 @@ _OF_ENDPOINTS = tuple(
 _OF_POLICIES = ("policy.path", "policy.prompts", "policy.thinking", "engine.name")
 _OF_SLOTS = ("engine.slots", "engine.kv_cache_gib", "engine.eager")
 _OF_LENGTHS = ("engine.max_answer_tokens", "engine.max_tokens")
+_SPENT = tuple(f"scaling.{key}" for key in ("budget", "tokens", "seconds", "stop_at", "patience"))
+_SHOWN = tuple(f"scaling.{key}" for key in ("window", "keep", "by"))
 
 
 _PLAYS = "trainer.validate_every=100, which plays tasks, or stage=rl"
@@ -144,6 +147,19 @@ UNUSED_WHERE = (
         "trainer.validate_every",
         _PLAYS,
     ),
+    Unused(
+        ("trainer.turns", "trainer.eval_samples", "trainer.eval_turns"),
+        _plays_nothing("sft", "coldstart"),
+        "trainer.validate_every",
+        _PLAYS,
+    ),
+    Unused(
+        ("sft.batch_size",),
+        lambda c: c.sft.batch_tokens is not None,
+        "sft.batch_tokens",
+        "sft.batch_tokens, or sft.batch_tokens=null",
+    ),
+    Unused(("sft.loss_every",), lambda c: not c.sft.held_out, "sft.held_out", "sft.held_out above 0"),
     Unused(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
     Unused(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
     Unused(
@@ -195,6 +211,18 @@ UNUSED_WHERE = (
     Unused(_OF_SLOTS, _is_hosted, "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
     Unused(_OF_LENGTHS, _is_hosted, "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
     Unused(("judge.feedback_tokens",), _is_hosted, "endpoint.url", "endpoint.feedback_tokens"),
+    Unused(
+        (*_group("scaling", ScalingConfig), *_OF_POLICIES, *_OF_SLOTS, *_OF_LENGTHS),
+        lambda c: bool(getattr(c, "solutions", None)),
+        "solutions",
+        "no solutions, which are judged as they are",
+    ),
+    Unused(
+        _SPENT, lambda c: c.scaling.name == "single", "scaling.name", "scaling.trials, or scaling=parallel or another"
+    ),
+    Unused(("scaling.chains",), lambda c: c.scaling.name != "mixture", "scaling.name", "scaling=mixture"),
+    Unused(_SHOWN, lambda c: c.scaling.name != "managed", "scaling.name", "scaling=managed"),
+    Unused(("scaling.by",), lambda c: c.scaling.keep == "last", "scaling.keep", "scaling.keep=top or window"),
 )
 """For runs and studies: a condition is asked only where one of its keys was typed, which only a program with that key
 lets somebody do. What evaluate.py reads of no configuration is in `study.UNUSED`."""

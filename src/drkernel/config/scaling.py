@@ -37,6 +37,6 @@ class ScalingConfig:
     seconds: float | None = None
     """No further call once a trial has cost the engine and the judge so many seconds."""
     stop_at: float | None = None
-    """No further call once a correct completion is this much faster than the reference."""
+    """No further call once a correct completion has this speed-up: 1.5 is 1.5 times as fast as the reference."""
     patience: int | None = None
     """No further call after so many without a better reward."""

@@ -116,6 +116,9 @@ def export(
     state = {name: _on_host(tensor) if first else None for name, tensor in weights(policy, dtype)}
     if first:
         policy.model.save_pretrained(folder, state_dict=state)
+        config = deepcopy(policy.model.config)
+        config.dtype = dtype  # transformers names that of the policy, whatever the state's is
+        config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
 

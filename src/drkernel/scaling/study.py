@@ -68,6 +68,7 @@ def judge_solutions(
     path: Path,
     *,
     label: str,
+    shard: tuple[int, int] = (0, 1),
     known: Iterable[Record] = (),
     log: Callable[[str], None] = print,
     on_progress: Callable[[RolloutProgress], None] | None = None,
@@ -76,7 +77,8 @@ def judge_solutions(
     """Judges solutions that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by
     the model `label`. Those in `known` are judged again only if their source has changed.
 
-    log: gets how many solutions are for other tasks than `tasks`, and how many tasks have none.
+    shard: (i, n) judges every n-th of those for `tasks`, beginning with number i. log: gets how many of all solutions
+    are for other tasks, and how many tasks have none.
     """
     by_id, arrivals = {task.id: task for task in tasks}, VerdictQueue(deadline_s, DrKernelError)
     done = {(*record.key, record.source) for record in known if record.counts}
@@ -85,6 +87,7 @@ def judge_solutions(
         log(f"{others} of {len(solutions)} solutions are for other tasks than the {len(tasks)} chosen ones")
     if without := len(tasks) - len({task.id for task, _, _ in chosen}):
         log(f"{without} of {len(tasks)} tasks have no solution; they are not counted")
+    chosen = chosen[shard[0] :: shard[1]]
     left = [each for each in chosen if (each[0].id, SOLUTIONS, each[1], 0, each[2]) not in done]
     counted = len(chosen) - len(left)
 

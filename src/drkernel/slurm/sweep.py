@@ -147,7 +147,7 @@ def minutes(text: str) -> int:
     """
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", str(text).strip())
     if not found:
-        raise ValueError(f"hydra.launcher.time={text} is no time; expected minutes, H:MM:SS or D-HH:MM:SS")
+        raise DrKernelError(f"hydra.launcher.time={text} is no time; expected minutes, H:MM:SS or D-HH:MM:SS")
     days, *parts = found.groups()
     numbers = [int(part) for part in parts if part is not None]
     if days is not None or len(numbers) == 3:

@@ -193,11 +193,15 @@ def _renamed(source: str, names: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Prints the backward pass of a task file."""
     parser = argparse.ArgumentParser(prog="python -m drkernel.tasks.backward", description=main.__doc__)
     parser.add_argument("task", type=Path, metavar="TASK.py")
-    print(backward(read_task(parser.parse_args().task)).source, end="")
+    given = parser.parse_args(arguments)
+    try:
+        print(backward(read_task(given.task)).source, end="")
+    except DrKernelError as error:
+        parser.exit(2, f"error: {error}\n")
 
 
 if __name__ == "__main__":

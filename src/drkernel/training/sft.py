@@ -86,7 +86,8 @@ def train(config: Config, ranks: Ranks) -> None:
             export_policy(config, policy, prompts, ranks)
             if run:
                 report.publish(run)
-            progress.log(f"goes on from here: {next_command(config)}")
+            if not config.policy.lora.rank or config.policy.lora.export_merged:
+                progress.log(f"goes on from here: {next_command(config)}")
             progress.log(folder_line(config))
     ranks.close()
 

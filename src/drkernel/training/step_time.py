@@ -7,8 +7,9 @@ the longest all of it; tasks PROMPT tokens. P parameters, R ranks, n = trajector
                  steps: T x max_answer_tokens, and more where n is larger than `engine.slots`. Each reads all weights
                  and the cache of those that still decode (half, in the mean), and takes the host HOST_S
     judge        what its verdicts take beyond generation, during which it works, and LAST_S for the last ones
-    update       training/flops.py at MFU of the peak, and a forward more where blocks compute twice, a third (with LoRA
-                 half) of the whole; 4 % are lost to others
+    update       training/flops.py at MFU of the peak; a forward more, a third (with LoRA half) of the whole, where
+                 blocks compute twice, for MRS, TIS or several optimizer steps, and for algo.kl_coef; 4 % are lost to
+                 others
     sync         the engine's weights, at SYNC bytes per second
 
 An H200 took (results/training-h200): for generation of 0.6B 92 s (here 83) and 4.4 s (5.2); for updates of 204,512
@@ -18,6 +19,7 @@ of 8B with LoRA has been measured with short completions alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +29,7 @@ from transformers import Qwen3Config
 
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
+from drkernel.objective.filters import TOKEN_FILTERS
 from drkernel.training.flops import peak_of, update_flops
 from drkernel.training.plan import Shape, adapters, is_vllm, longest, shape_of
 
@@ -72,7 +75,7 @@ def seconds(config: Config, shape: Shape, ranks: int, gpu: Gpu, lengths: Lengths
         lengths: as known from other runs; None: assumed.
     """
     lengths = lengths or Lengths.assumed(config)
-    trajectories = config.trainer.prompts * config.trainer.samples
+    trajectories = math.ceil(config.trainer.prompts * config.filters.oversample) * config.trainer.samples
     generated = generation(config, shape, trajectories / ranks, gpu, lengths)
     verdicts = trajectories * config.trainer.turns / VERDICTS
     return {
@@ -99,16 +102,22 @@ def generation(config: Config, shape: Shape, trajectories: float, gpu: Gpu, leng
 
 
 def update(config: Config, shape: Shape, ranks: int, gpu: Gpu, lengths: Lengths) -> float:
-    """Seconds of forward and backward over all trajectories."""
+    """Seconds of forward and backward over all trajectories, and of the passes that score them before."""
     turns, number = config.trainer.turns, config.trainer.prompts * config.trainer.samples
-    whole = lengths.prompt + turns * lengths.completion + (turns - 1) * lengths.feedback
-    row = min(int(whole), longest(config))
-    sampled = min(turns * lengths.completion, row)
+    each = [lengths.prompt + k * lengths.completion + (k - 1) * lengths.feedback for k in range(1, turns + 1)]
+    rows = [min(int(row), longest(config)) for row in (each if config.trainer.layout == "turn" else each[-1:])]
+    sampled = min(turns * lengths.completion, rows[-1])
     trained = adapters(config, shape)
-    needed = update_flops(_as_config(shape), [row] * number, int(sampled * number), trained)
-    again = 1 + config.trainer.recompute / (3 if trained is None else 2)
+    needed = update_flops(_as_config(shape), rows * number, int(sampled * number), trained)
+    again = 1 + (config.trainer.recompute + _scored(config)) / (3 if trained is None else 2)
     peak = peak_of(gpu.sheet) or gpu.flops["half"] / REACHED
     return again * needed / (MFU * peak * ranks * (1 if ranks == 1 else 1 - LOST))
+
+
+def _scored(config: Config) -> int:
+    """Forward passes over the batch without a backward: train.py's `correct_mismatch` and `learn`."""
+    before = config.filters.chosen(TOKEN_FILTERS) or config.algo.importance_cap or config.algo.updates > 1
+    return bool(before) + bool(config.algo.kl_coef)
 
 
 def _as_config(shape: Shape) -> Qwen3Config:

@@ -81,6 +81,18 @@ def test_on_the_hub_a_second_source_of_one_id_has_a_hash_in_its_own(monkeypatch)
     assert first == "cuda_llm/same" and second.startswith("cuda_llm/same-")
 
 
+@pytest.mark.parametrize("word", ["val", "valid", "Validation"])
+def test_a_split_may_have_the_names_that_a_folder_of_it_may_have(word, tmp_path, monkeypatch):
+    rows = [{"code": RELU.format(n=n), "level": 1, "problem_id": n} for n in range(9)]
+    stated = [row | {"split": word if n < 4 else "test"} for n, row in enumerate(rows)]
+    path = write_jsonl(tmp_path / "stated.jsonl", stated)
+    parts = {word: datasets.Dataset.from_list(rows[:4]), "test": datasets.Dataset.from_list(rows[4:])}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict(parts))
+    for source in (path, "hub:some/set"):
+        found = {split: len(load_tasks(source, split=split)) for split in ("validation", "test")}
+        assert found == {"validation": 4, "test": 5}
+
+
 @pytest.mark.parametrize("inner", ["", "data"])
 def test_a_folder_of_kernelbench_s_parquet_files_is_read_whole(inner, tmp_path):
     (tmp_path / inner).mkdir(exist_ok=True)
@@ -94,6 +106,18 @@ def test_a_folder_of_kernelbench_s_parquet_files_is_read_whole(inner, tmp_path):
     (tmp_path / "a.py").write_text(RELU.format(n=1))
     with pytest.raises(DrKernelError, match=r"a\.py and .*level_1-.*; expected Python files or tables, not both"):
         load_tasks(str(tmp_path), split="all")
+
+
+def test_in_a_folder_of_tables_test_and_validation_files_stay_what_they_are_called(tmp_path):
+    for first, name in ((0, "train-00000-of-00001"), (20, "test-00000-of-00001"), (30, "val")):
+        rows = [{"code": RELU.format(n=n), "level": 1, "problem_id": n} for n in range(first, first + 10)]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
+    numbers = {
+        split: {int(task.id.rpartition("/")[2]) for task in load_tasks(str(tmp_path), split=split)}
+        for split in ("train", "validation", "test")
+    }
+    assert numbers["train"] <= set(range(10)) and numbers["train"]
+    assert numbers["test"] >= set(range(20, 30)) and numbers["validation"] >= set(range(30, 40))
 
 
 def test_a_json_list_is_read_and_anything_else_is_named(tmp_path):

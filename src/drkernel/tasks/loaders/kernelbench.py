@@ -16,8 +16,8 @@ from drkernel.types import DrKernelError, Task
 _LEVEL = re.compile(r"level[ _-]?(\d+)", re.IGNORECASE)
 _PROBLEM = re.compile(r"(\d+)_(.+)\.py")
 _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
-SPLIT_FOLDERS = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}
-"""The names of folders that state a split."""
+SPLIT_NAMES = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}
+"""The names that a split may have: of a folder, of a part of a hub data set, in a record that is not of our schema."""
 _NAMED = 5
 """Of so many files that are not read a message has the names."""
 
@@ -120,8 +120,8 @@ def python_files(folder: Path) -> list[Path]:
 
 def _with_splits(folder: Path, levels: Sequence[int] | None, broken: list[str]) -> list[Task]:
     """The tasks of a folder with their splits. What is the matter with other files is added to `broken`."""
-    inner = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.lower() in SPLIT_FOLDERS)
-    if stated := {path: SPLIT_FOLDERS[path.name.lower()] for path in inner}:
+    inner = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.lower() in SPLIT_NAMES)
+    if stated := {path: SPLIT_NAMES[path.name.lower()] for path in inner}:
         if twice := [split for split in SPLITS if [*stated.values()].count(split) > 1]:
             names = " and ".join(str(path) for path in inner if stated[path] == twice[0])
             raise DrKernelError(f"task folder {folder}: {names} both state the split {twice[0]}; expected one folder")

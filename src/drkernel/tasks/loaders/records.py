@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drkernel.tasks.loaders.kernelbench import not_a_module
+from drkernel.tasks.loaders.kernelbench import SPLIT_NAMES, not_a_module
 from drkernel.tasks.loaders.record_types import checked, shown
 from drkernel.tasks.precision import AUTO, with_precision
-from drkernel.tasks.splits import SPLITS, share_out, split_of
+from drkernel.tasks.splits import share_out, split_of
 from drkernel.types import DrKernelError, Task
 
 Record = dict[str, Any]
@@ -35,7 +35,8 @@ _KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops"
 
 def read_records(*paths: str | Path) -> list[Task]:
     """The tasks of .jsonl, .json (one list) and .parquet files, in order, each source once. Where no record states a
-    split, they go by hash (`splits.share_out`).
+    split, they go by hash (`splits.share_out`). Of several files those called `validation...` and `test...` state
+    theirs, as parts of a hub data set do (`read_hub`).
 
     Raises:
         DrKernelError: no such file, not JSON or parquet, records in none of the schemas (with line or row), or two
@@ -43,12 +44,15 @@ def read_records(*paths: str | Path) -> list[Task]:
     """
     found: list[Found] = []
     wrong: list[str] = []
-    for path in map(Path, paths):
+    names = {path: _split_in_name(path) for path in map(Path, paths)}
+    for path, name in names.items():
+        stated = name if name != "train" and len({*names.values()}) > 1 else ""
         if not path.is_file():
             raise DrKernelError(f"task file {path}: no such file")
         for place, record in READERS.get(path.suffix, _jsonl)(path):
             try:
-                found.append(_task(record, f"task file {path}: {place}"))
+                made = _task(record, f"task file {path}: {place}")
+                found.append(replace(made, task=replace(made.task, split=made.task.split or stated)))
             except DrKernelError as error:
                 wrong.append(str(error))
     if wrong:
@@ -59,6 +63,15 @@ def read_records(*paths: str | Path) -> list[Task]:
         return [_with_split(each) for each in tasks]
     splits = share_out(each.key for each in tasks)
     return [replace(each.task, split=splits[each.key]) for each in tasks]
+
+
+def _split_in_name(path: Path) -> str:
+    """The split that a file's name begins with, as the hub names them, or nothing.
+
+    >>> _split_in_name(Path("data/test-00000-of-00001.parquet")), _split_in_name(Path("testing.jsonl"))
+    ('test', '')
+    """
+    return SPLIT_NAMES.get(re.split(r"[-_.]", path.name.lower())[0], "")
 
 
 def tables(folder: Path) -> list[Path]:
@@ -90,7 +103,8 @@ def read_hub(dataset: str) -> list[Task]:
         raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}; {_EXPECTED}") from error
     found = []
     for part, rows in parts.items():
-        named = {"split": part} if part in ("validation", "test") else {}
+        split = SPLIT_NAMES.get(part.lower(), "")
+        named = {"split": split} if split in ("validation", "test") else {}
         found += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
     return [_with_split(each) for each in _distinct(found, expect_ids=False)]
 
@@ -197,8 +211,8 @@ def _with_split(found: Found) -> Task:
 
 def _stated_split(extra: Record) -> str:
     """What the record says, or nothing; the paper's validation set is a test set here."""
-    if extra.get("split") in SPLITS:
-        return extra["split"]
+    if stated := SPLIT_NAMES.get(str(extra.get("split")).lower()):
+        return stated
     return "test" if "validation" in str(extra.get("data_source")) else ""
 
 
