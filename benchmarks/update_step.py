@@ -225,6 +225,7 @@ def reference(shape: str, subset: Batch, device: torch.device) -> tuple[float, d
     """Loss and gradients of the subset in float32, each row alone, full logits, no packing. The gradients are on the
     CPU, so that policy and reference need not fit together."""
     model = make_model(shape, device, "sdpa")
+    model.gradient_checkpointing_enable()  # attention scores in float32, of all layers of 4B, do not fit
     loss = reference_loss(model, subset)
     return loss, {name: gradient.cpu() for name, gradient in named_gradients(model).items()}
 
