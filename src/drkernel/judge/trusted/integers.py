@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 _RARE, _FACTOR, _MOST = 4e-6, 4, 1e-4
 """At most the first proportion of them may differ; or so many times as many as differ with noise, up to the last."""
+_FEW = 4
+"""So many places may differ where each of them is a tie."""
 
 
 class Flips:
@@ -31,6 +34,24 @@ class Flips:
         """Whether no more is wrong (a tensor of booleans) than rounding explains."""
         allowed = max(_RARE * wrong.numel(), min(_FACTOR * self._most, _MOST * wrong.numel()))
         return int(wrong.sum()) <= allowed
+
+
+def explained_ties(value: Tensor, rounded: Tensor, more_noise: Callable[[], Iterable[Any]]) -> bool:
+    """Whether few places differ, and each has what an output with noise has there: a tie that rounding decides.
+
+    Args:
+        value, rounded: of one shape.
+        more_noise: further outputs with noise, which take long; asked where few places differ.
+    """
+    value, rounded = value.reshape(-1), rounded.reshape(-1)
+    places = (value != rounded).nonzero()[:, 0]
+    if len(places) > _FEW:
+        return False
+    for other in more_noise():
+        places = places[torch.as_tensor(other, device=value.device).reshape(-1)[places] != value[places]]
+        if not len(places):
+            return True
+    return False
 
 
 def _apart(first: Any, second: Any) -> int:

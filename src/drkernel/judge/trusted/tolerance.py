@@ -21,7 +21,7 @@ from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import outputs, reductions
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
 from drkernel.judge.trusted.element_bounds import MIN_ROW, Rows, element_bounds, stands_alone, table_of, together
-from drkernel.judge.trusted.integers import Flips
+from drkernel.judge.trusted.integers import Flips, explained_ties
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe, worst
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, is_float, kind_of, leaves, same, shape_of
@@ -322,7 +322,7 @@ class _Leaf:
             return self._check_values(path, value, rounded, slack, *why)
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
         wrong = rows[0] != rows[1]
-        if self.flips.allow(wrong):
+        if self.flips.allow(wrong) or explained_ties(value, rounded, self.more_noise):
             return None
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 
