@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from drkernel.judge import Judge
@@ -62,3 +65,23 @@ def test_a_convolution_of_large_images_in_tiles_is_no_endless_loop():
     with Judge(device="simulated", workers=1) as judge:
         verdict = judge.submit(Task("t", TASK), SUBMISSION).result()
     assert verdict.ok, verdict.detail
+
+
+@pytest.mark.parametrize(("name", "patience"), [("relu", 1.0), ("matmul", 2.0), ("depthwise_conv", 2.0)])
+def test_products_may_cost_twice_as_much_since_tiles_are_larger_than_small_tasks(name, patience):
+    answer = subprocess.run([sys.executable, "-c", SCRIPT, name], capture_output=True, text=True, check=True)
+    assert float(answer.stdout) == patience
+
+
+SCRIPT = """
+import sys
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.construction import seed_one_generator
+from drkernel.judge.devices.simulated.device import SimulatedDevice
+from drkernel.judge.devices.simulated.gpus import GPUS
+from tests.judge.examples import tasks
+
+aten.install()
+seed_one_generator()
+print(SimulatedDevice(GPUS["H200"], b"secret").prepare(tasks()[sys.argv[1]]).patience)
+"""

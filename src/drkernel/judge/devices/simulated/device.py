@@ -30,6 +30,8 @@ from drkernel.types import DrKernelError, KernelTime, Task
 _USUAL_BYTES, _MOST_PATIENCE = 2**19, 16.0
 """Operators of most small tasks move less; those of networks whose images cannot be made smaller, up to 200 times as
 much."""
+_OF_TILES = 2.0
+"""Tiles of products have 16 rows, columns and terms at least, also where a small task has fewer."""
 _WRITTEN = 0.99
 """Of the bytes of all outputs, those that must be written: the last block of each row is written in part."""
 
@@ -42,9 +44,11 @@ def _stored(row: Row, is_steady: bool) -> float:
 
 
 def _patience(prepared: PreparedTask) -> float:
-    """See there: by the bytes that the reference's operators move."""
-    moved = max(sum(row.bytes_total for row in cost.trace.rows) for cost in prepared.reference_costs.values())
-    return min(max(1.0, moved / _USUAL_BYTES), _MOST_PATIENCE)
+    """See there: by the bytes that the reference's operators move, and whether they multiply."""
+    rows = [cost.trace.rows for cost in prepared.reference_costs.values()]
+    moved = max(sum(row.bytes_total for row in each) for each in rows)
+    least = _OF_TILES if any(row.flops for each in rows for row in each) else 1.0
+    return min(max(least, moved / _USUAL_BYTES), _MOST_PATIENCE)
 
 
 class SimulatedDevice:
