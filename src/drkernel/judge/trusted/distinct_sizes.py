@@ -52,6 +52,12 @@ def halved(value: int, cap: int) -> int:
     return value
 
 
+def at_sizes(task: Task, constants: Mapping[str, int]) -> Task:
+    """The task with `small` set to the constants that are not as published."""
+    full = Reference(task).constants
+    return dataclasses.replace(task, small={name: value for name, value in constants.items() if value != full[name]})
+
+
 def sizes_of(reference: Reference, weights: bool = True) -> dict[Any, int]:
     """The constants of a task, and the dimensions of its inputs and weights, as far as they are told without data."""
     found: dict[Any, int] = dict(reference.constants)

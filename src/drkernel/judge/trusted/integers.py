@@ -36,17 +36,16 @@ class Flips:
         return int(wrong.sum()) <= allowed
 
 
-def explained_ties(value: Tensor, rounded: Tensor, more_noise: Callable[[], Iterable[Any]]) -> bool:
+def explained_ties(value: Tensor, wrong: Tensor, more_noise: Callable[[], Iterable[Any]]) -> bool:
     """Whether few places differ, and each has what an output with noise has there: a tie that rounding decides.
 
     Args:
-        value, rounded: of one shape.
+        wrong: a tensor of booleans, with as many elements.
         more_noise: further outputs with noise, which take long; asked where few places differ.
     """
-    value, rounded = value.reshape(-1), rounded.reshape(-1)
-    places = (value != rounded).nonzero()[:, 0]
-    if len(places) > _FEW:
+    if int(wrong.sum()) > _FEW:
         return False
+    value, places = value.reshape(-1), wrong.reshape(-1).nonzero()[:, 0]
     for other in more_noise():
         places = places[torch.as_tensor(other, device=value.device).reshape(-1)[places] != value[places]]
         if not len(places):

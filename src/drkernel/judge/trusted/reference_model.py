@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import itertools
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -60,8 +59,7 @@ def build(
     reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE, wide: bool = False
 ) -> ReferenceModel:
     """Builds the reference's model under a seed; `wide`: where weights are overwritten, with `beyond_half`."""
-    draws = itertools.cycle((seed, seed + 1))
-    outputs = lambda model: reference.forward(model, reference.inputs(next(draws)))
+    outputs = lambda model, draw: reference.forward(model, reference.inputs(seed + draw))
     larger, model = False, _constructed(reference, seed, perturbation)
     if perturbation is Perturbation.CONSTRUCTION and (own := share_that_follows(model, outputs)) < FOLLOWS:
         other = _constructed(reference, seed, perturbation, larger=True)
@@ -72,7 +70,7 @@ def build(
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
-        of_norms = of_a_batch(model, lambda: reference.forward(model, reference.inputs(seed)))
+        of_norms = of_a_batch(model, lambda: outputs(model, 0))
         assign(model, of_norms or ({} if wide else that_keep_values(model, outputs)))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built

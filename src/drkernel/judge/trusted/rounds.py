@@ -7,9 +7,9 @@ Who unrolls such a loop is right at the published sizes, and wrong where it goes
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
 
-from drkernel.judge.trusted.distinct_sizes import halved
+from drkernel.judge.trusted.distinct_sizes import at_sizes, halved
 from drkernel.judge.trusted.same_calls import are_same, published_calls
 from drkernel.judge.trusted.size_cost import Cost, planned_cost
 from drkernel.tasks.module import Reference
@@ -29,16 +29,23 @@ def with_rounds(task: Task, limit: Cost) -> Task:
     small, published = Reference(task, task.small), published_calls(task)
     if published is None or len(published.operators) > _MOST_CALLS or are_same(small) or not are_same(small, False):
         return task
-    full, least = Reference(task).constants, small.constants
-    for name in full:
-        value = least[name]
-        while (value := halved(full[name], 2 * value)) > least[name]:
-            larger = {**least, name: value}
+    for name, most in Reference(task).constants.items():
+        for value in _larger(small.constants[name], most):
+            larger = {**small.constants, name: value}
             cost = planned_cost(task, larger)
             if cost is None or cost.undefined or cost.exceeds(limit):
                 break
             if are_same(Reference(task, larger)):
-                return dataclasses.replace(task, small={n: v for n, v in larger.items() if v != full[n]})
-            if value == full[name]:
-                break
+                return at_sizes(task, larger)
     return task
+
+
+def _larger(small: int, full: int) -> Iterator[int]:
+    """Doublings of a small constant, as far as halvings of the published one go.
+
+    >>> list(_larger(25, 200)), list(_larger(16, 113))
+    ([50, 100, 200], [32, 64, 113])
+    """
+    while small < full:
+        small = halved(full, 2 * small)
+        yield small

@@ -19,7 +19,7 @@ from torch import Tensor
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
-from drkernel.judge.trusted.distinct_sizes import halved, parted
+from drkernel.judge.trusted.distinct_sizes import at_sizes, halved, parted
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.rounds import with_rounds
 from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
@@ -85,7 +85,7 @@ def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
     cost = None if found is None else cost_of(Reference(found, found.small))
     if found is not None and cost is not None and not cost.exceeds(OTHERS):
         return _defined(found, plain, target) if cost.undefined else _cheaper(found, cost, target)
-    lowered = list(_lowered(plain, Reference(plain).constants, target))
+    lowered = list(_lowered(plain, target))
     if found is not None and cost is not None and (most is not None or not cost.exceeds(HEAVY)):
         less = lowered[-1][1]  # constants that are halved alike stop at the first that others depend on
         return (less and less.helps(cost, target) and _fitted_one_by_one(plain, lowered, target, limit)) or found
@@ -122,11 +122,6 @@ def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
             yield dataclasses.replace(task, small=constants)
 
 
-def _fitted(task: Task, small: dict[str, int]) -> Task:
-    full = Reference(task).constants
-    return dataclasses.replace(task, small={name: value for name, value in small.items() if value != full[name]})
-
-
 def _fitted_alike(task: Task, target: Cost, limit: Cost) -> tuple[Task | None, str]:
     """The task with all constants halved alike; with those that are expressions only where that is not enough."""
     problem, tried = "", set()
@@ -138,7 +133,7 @@ def _fitted_alike(task: Task, target: Cost, limit: Cost) -> tuple[Task | None, s
         small, problem = _halved_alike(lifted, target, limit)
         if small is not None:
             constants = Reference(lifted).constants
-            return _fitted(lifted, _with_wide_rows(lifted, constants, small, target)), ""
+            return at_sizes(lifted, _with_wide_rows(lifted, constants, small, target)), ""
     return None, problem
 
 
@@ -147,16 +142,15 @@ def _defined(found: Task, plain: Task, target: Cost) -> Task:
     moved = parted(found, target)
     if not cost_of(Reference(moved, moved.small)).undefined:
         return moved
-    lowered = list(_lowered(plain, Reference(plain).constants, target))
-    return _fitted_one_by_one(plain, lowered, target, OTHERS) or moved
+    return _fitted_one_by_one(plain, list(_lowered(plain, target)), target, OTHERS) or moved
 
 
 def _cheaper(found: Task, cost: Cost, target: Cost) -> Task:
     """A task that is not cheap with its constants lowered further, one by one; itself where that does not help."""
     if not cost.exceeds(target):
         return found
-    small, less = [*_lowered(found, Reference(found, found.small).constants, target)][-1]
-    return _fitted(found, small) if less and less.helps(cost, target) else found
+    small, less = list(_lowered(found, target))[-1]
+    return at_sizes(found, small) if less and less.helps(cost, target) else found
 
 
 def _fitted_one_by_one(
@@ -164,7 +158,7 @@ def _fitted_one_by_one(
 ) -> Task | None:
     """The task with the smallest of some constants, larger again while it is cheap; None where it exceeds the limit."""
     small, cost = lowered[-1]
-    return None if cost is None or cost.exceeds(limit) else _fitted(task, _grown(task, small, target))
+    return None if cost is None or cost.exceeds(limit) else at_sizes(task, _grown(task, small, target))
 
 
 def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int] | None, str]:
@@ -197,14 +191,16 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
     return best or doubtful, problem
 
 
-def _lowered(task: Task, start: dict[str, int], target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
-    """Constants, each as small as the others allow down to some least value, and the cost; less from time to time.
+def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
+    """The constants, each as small as the others allow down to some least value, and the cost; less from time to time.
+    They start at the small sizes, where the task has some.
 
     A size that others depend on (that of an image before a layer of fixed width) stays, and so does what costs nothing.
     """
     full = Reference(task).constants
-    small, cost = start, planned_cost(task, start)
-    movable = sorted((name for name in full if start[name] > 2), key=lambda name: -start[name])
+    small = Reference(task, task.small).constants
+    cost = planned_cost(task, small)
+    movable = sorted((name for name in full if small[name] > 2), key=lambda name: -small[name])
     for least in _LEAST:
         for name in list(movable):
             if cost is None or not cost.exceeds(target) or small[name] <= least:
@@ -263,8 +259,8 @@ def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> Tas
             if cost is not None and not cost.exceeds(limit) and cost.undefined <= undefined:
                 best, least, undefined = narrow, cost, cost.undefined
                 if not cost.exceeds(NETWORK) and not undefined:
-                    return _fitted(task, best)
-    return _fitted(task, _with_pairs(task, best, least)) if best and least else None
+                    return at_sizes(task, best)
+    return at_sizes(task, _with_pairs(task, best, least)) if best and least else None
 
 
 def _with_pairs(task: Task, small: dict[str, int], before: Cost) -> dict[str, int]:

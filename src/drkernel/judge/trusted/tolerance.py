@@ -322,7 +322,7 @@ class _Leaf:
             return self._check_values(path, value, rounded, slack, *why)
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
         wrong = rows[0] != rows[1]
-        if self.flips.allow(wrong) or explained_ties(value, rounded, self.more_noise):
+        if self.flips.allow(wrong) or explained_ties(value, wrong, self.more_noise):
             return None
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 

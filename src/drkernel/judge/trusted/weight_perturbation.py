@@ -106,7 +106,7 @@ def _set_around(norm: nn.Module, values: Tensor, mean: Tensor, variance: Tensor)
     assign(norm, {MEAN: channels.mean(1) + spread.sqrt() * mean, VARIANCE: spread * variance})
 
 
-def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module], object]) -> dict[str, Tensor]:
+def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module, int], object]) -> dict[str, Tensor]:
     """Larger matrices for a deep network whose outputs hardly follow from its inputs; nothing for others.
 
     By default each layer of PyTorch's makes values smaller, and a bias does not. Without norms between them, the
@@ -115,7 +115,7 @@ def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module], object]) -
 
     Args:
         model: its weights are perturbed.
-        outputs: of a model, to inputs that are drawn anew: two draws in turn.
+        outputs: of a model, to the inputs of a draw: 0 or 1.
     """
     if not (before := share_that_follows(model, outputs)) < FOLLOWS:
         return {}
@@ -127,7 +127,7 @@ def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module], object]) -
     return larger if after > before else {}
 
 
-def share_that_follows(model: nn.Module, outputs: Callable[[nn.Module], object]) -> float:
+def share_that_follows(model: nn.Module, outputs: Callable[[nn.Module, int], object]) -> float:
     """By how much of their size outputs of a deep network in evaluation differ between two draws of its inputs; 1 for
     other networks."""
     if len(_matrices(model)) < _DEEP:
@@ -135,7 +135,7 @@ def share_that_follows(model: nn.Module, outputs: Callable[[nn.Module], object])
     was_training = model.training
     try:
         model.eval()
-        return _share_that_differs(outputs(model), outputs(model))
+        return _share_that_differs(outputs(model, 0), outputs(model, 1))
     finally:
         model.train(was_training)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 import re
 import symtable
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -192,7 +193,7 @@ def _result(returns: Sequence[ast.stmt], told: Told, known: Collection[str]) -> 
     theirs = ast.parse(f"def forward():\n    {told.lines[-1].text}").body[0].body[0]  # type: ignore[attr-defined]
     read = {name for one in returns for name in names_in(one, ast.Load)}
     computes = any(isinstance(node, _COMPUTES) for one in returns for node in ast.walk(one))
-    is_own = len(returns) == 1 and read <= {*known, *told.makers} and (computes or not read <= told.lines[-1].reads)
+    is_own = len(returns) == 1 and read <= set(known) and (computes or not read <= told.lines[-1].reads)
     return returns[0] if is_own else theirs
 
 
@@ -232,10 +233,14 @@ class _Statements:
                     return False
         return _read(statement) <= self.known and self._has_all(statement)
 
+    @functools.cached_property
+    def _lines(self) -> set[str]:
+        """The reference's lines, as Python writes them."""
+        return {ast.unparse(ast.parse(line.text)) for line in self.told.lines if line.makes}
+
     def is_known(self, statement: ast.stmt) -> bool:
         """Whether what a statement that may be right makes is the reference's value of this name, or no value."""
-        text = ast.unparse(statement)
-        if text in {ast.unparse(ast.parse(line.text)) for line in self.told.lines if line.makes}:
+        if ast.unparse(statement) in self._lines:
             return True
         match statement:
             case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function))) if function in self.own:
