@@ -295,3 +295,27 @@ def test_a_batch_of_two_images_has_three_at_a_hidden_shape():
     assert first["batch"] == 3
     as_published = next(shrink.hidden_shapes({"pair": 2, "side": 64}, ["pair", "side"], 0, {"pair": 2, "side": 224}))
     assert as_published["pair"] == 2
+
+
+GROUPED = """
+import torch
+import torch.nn as nn
+batch, channels, out, height, width = 16, 64, 48, 256, 224
+class Model(nn.Module):
+    def __init__(self, channels, out, window, stride):
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(channels, out, window, stride=stride, padding=1, groups=4)
+    def forward(self, x):
+        return self.conv(x)
+def get_inputs():
+    return [torch.randn(batch, channels, height, width)]
+def get_init_inputs():
+    return [channels, out, (3, 4), (2, 2)]
+"""
+
+
+def test_what_is_halved_alike_and_not_cheap_is_lowered_further():
+    """Channels in groups of four stop at 12, and an image would stop with them."""
+    task = shrink.fit(Task("grouped", GROUPED))
+    cost = size_cost.cost_of(Reference(task, task.small))
+    assert cost.values <= shrink.CHEAP.values and Reference(task, task.small).constants["out"] == 12
