@@ -87,14 +87,14 @@ LOOP = TASK.format(
 def test_how_often_a_loop_goes_round_may_follow_from_sizes():
     task = Task("loop", LOOP)
     other = Reference(task, {"STEPS": 5})
-    assert are_same(other, rounds=False) and not are_same(other)
+    assert are_same(other, loops=False) and not are_same(other)
     assert same_calls.published_calls(task).once == ("select", "mm", "add", "select", "add", "tanh")
 
 
-def test_hidden_sizes_change_the_rounds_of_a_loop_last():
+def test_hidden_sizes_change_how_often_a_loop_goes_round_last():
     """Who unrolls a loop is right at the published sizes."""
-    rounds = [reference.constants["STEPS"] for reference in hidden_of(shrink.fit(Task("loop", LOOP)))]
-    changed = [steps != 12 for steps in rounds]
+    found = [reference.constants["STEPS"] for reference in hidden_of(shrink.fit(Task("loop", LOOP)))]
+    changed = [steps != 12 for steps in found]
     assert changed == sorted(changed) and changed.count(False) >= HIDDEN_SHAPES
 
 

@@ -77,6 +77,6 @@ def _with_long(
             with contextlib.suppress(DrKernelError):
                 reference = Reference(task, constants)
                 outputs = reference.forward(reference.model(seed).eval(), reference.inputs(seed))
-                if shrink.finite(outputs) and are_same(reference, rounds=False):
+                if shrink.finite(outputs) and are_same(reference, loops=False):
                     yield reference
         size = halved(size, size // 2)

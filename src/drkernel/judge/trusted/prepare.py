@@ -360,7 +360,7 @@ def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, mas
             if shapes in known or _elements(inputs) > limit:
                 continue
             outputs = other.forward(other.model(seed).eval(), inputs)
-            if shrink.finite(outputs, masked) and same_calls.are_same(other, rounds=False):
+            if shrink.finite(outputs, masked) and same_calls.are_same(other, loops=False):
                 known.add(shapes)
                 if same_calls.are_same(other):
                     yield other

@@ -105,17 +105,17 @@ def _once(operators: Sequence[str]) -> list[str]:
     return found
 
 
-def are_same(reference: Reference, rounds: bool = True) -> bool:
+def are_same(reference: Reference, loops: bool = True) -> bool:
     """Whether a reference makes the calls that it makes at the published sizes; True where that cannot be told.
 
     Args:
-        rounds: whether its loops must go round as often, too. Who unrolls a loop is right at the published sizes.
+        loops: whether its loops must go round as often, too. Who unrolls a loop is right at the published sizes.
     """
     published = published_calls(reference.task)
     found = _calls_of(reference.task.source, reference.task.entry_point, tuple(reference.constants.items()))
     if published is None or found is None:
         return True
-    return found.are_of(published) and (not rounds or len(found.operators) == len(published.operators))
+    return found.are_of(published) and (not loops or len(found.operators) == len(published.operators))
 
 
 def published_calls(task: Task) -> Calls | None:

@@ -20,8 +20,8 @@ from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.distinct_sizes import at_sizes, halved, parted
+from drkernel.judge.trusted.loops import with_same_loops
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.rounds import with_rounds
 from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
 from drkernel.judge.trusted.window_sizes import with_fixed_windows
 from drkernel.tasks.module import Reference
@@ -73,7 +73,7 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     problems: dict[str, DrKernelError] = {}
     for form in forms.values():
         try:
-            return with_rounds(parted(_fit(form, target, limit, most), target), OTHERS)
+            return with_same_loops(parted(_fit(form, target, limit, most), target), OTHERS)
         except DrKernelError as error:
             problems[form.source] = error
     raise problems[task.source]

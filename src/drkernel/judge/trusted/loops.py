@@ -19,7 +19,7 @@ _MOST_CALLS = 512
 """Operators of a reference whose loops may be unrolled by hand. An interpreter launches each."""
 
 
-def with_rounds(task: Task, limit: Cost) -> Task:
+def with_same_loops(task: Task, limit: Cost) -> Task:
     """The task with one constant larger, so that its loops go round as often as at the published sizes; itself where no
     constant does that, or it exceeds a limit then.
 
@@ -27,7 +27,12 @@ def with_rounds(task: Task, limit: Cost) -> Task:
         task: with `small` set.
     """
     small, published = Reference(task, task.small), published_calls(task)
-    if published is None or len(published.operators) > _MOST_CALLS or are_same(small) or not are_same(small, False):
+    if (
+        published is None
+        or len(published.operators) > _MOST_CALLS
+        or are_same(small)
+        or not are_same(small, loops=False)
+    ):
         return task
     for name, most in Reference(task).constants.items():
         for value in _larger(small.constants[name], most):
