@@ -19,6 +19,7 @@ def accumulate(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 
 def test_autotune_and_heuristics_run_the_inner_kernel_once():
     x, out = torch.ones(1024), torch.full((1,), 5.0)
+    accumulate.cache.clear()
     accumulate[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](x, out, 1024)
     assert out.item() == 1024  # reset_to_zero acts when the configuration is chosen,
     row = launch(accumulate, lambda meta: (triton.cdiv(1024, meta["BLOCK"]),), x, out, 1024)
@@ -28,6 +29,7 @@ def test_autotune_and_heuristics_run_the_inner_kernel_once():
 
 def test_what_a_choice_sets_to_zero_is_counted():
     x, out = torch.ones(512), torch.full((1,), 5.0)
+    accumulate.cache.clear()
     for more in ["zero_"], []:
         with record() as trace:
             accumulate[(8,)](x, out, 512)
@@ -36,6 +38,7 @@ def test_what_a_choice_sets_to_zero_is_counted():
 
 def test_atomics_count_as_read_and_write():
     x, out = torch.ones(1024), torch.zeros(1)
+    accumulate[(16,)](x, out, 1024)  # the first launch chooses, and sets to zero
     row = launch(accumulate, lambda meta: (16,), x, out, 1024)
     atomics = [(t.unique, t.total, t.stored) for t in row.tensors if t.numel == 1]
     assert atomics == [(4, 16 * 32, False), (4, 16 * 32, True)]
