@@ -38,7 +38,7 @@ from shapes import SHAPES, config_of
 
 from drkernel.judge import JudgeProtocol
 from drkernel.policy import Engine, Prompts, Request
-from drkernel.policy.vllm_engine import VllmEngine
+from drkernel.policy.engines.vllm_engine import VllmEngine
 from drkernel.rollout import EpisodeConfig, rollout
 from drkernel.training.loading import random_policy
 from drkernel.training.ranks import init_distributed

@@ -27,9 +27,9 @@ from shapes import SHAPES, config_of
 from torch.distributed.tensor import DTensor
 
 from drkernel.policy import check_agreement
+from drkernel.policy.engines.vllm_engine import VllmEngine
 from drkernel.policy.model import Policy
 from drkernel.policy.transfer import sampled
-from drkernel.policy.vllm_engine import VllmEngine
 from drkernel.training.loading import random_policy
 from drkernel.training.ranks import Ranks, init_distributed
 

@@ -92,7 +92,7 @@ def _server() -> str:
 
 
 _IMPORTED = (
-    *("train", "evaluate", "drkernel.policy.transformers_engine", "transformers.models.qwen3.modeling_qwen3"),
+    *("train", "evaluate", "drkernel.policy.engines.transformers_engine", "transformers.models.qwen3.modeling_qwen3"),
     *("pandas", "pyarrow.compute", "pytest", "functorch.compile", "torch._dynamo.backends.debugging"),
 )
 """What scripts and ranks import: the second line as late as they need it."""

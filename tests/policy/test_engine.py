@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from drkernel.objective.mismatch import importance_weights
-from drkernel.policy import Request, Sampling, engines, new_policy, vllm_engine
-from drkernel.policy import transformers_engine as module
-from drkernel.policy.transformers_engine import TransformersEngine
+from drkernel.policy import Request, Sampling, engines, new_policy
+from drkernel.policy.engines import transformers_engine as module
+from drkernel.policy.engines import vllm_engine
+from drkernel.policy.engines.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
-from tests.policy.engines import (
+from tests.policy.engine_cases import (
     TRUNCATED,
     VOCABULARY,
     distribution,

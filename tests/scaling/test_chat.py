@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from drkernel.policy.endpoint import Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
+from drkernel.policy.engines.endpoint import Refused, Reply, TooLong
 from drkernel.scaling.chat import ChatModel, messages
 from drkernel.types import DrKernelError, Task, Verdict
 

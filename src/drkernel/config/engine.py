@@ -9,9 +9,9 @@ from drkernel.config.registry import Imported
 ENGINES = Imported(
     {
         "auto": "drkernel.policy.engines:auto",
-        "graphs": "drkernel.policy.graphs_engine:GraphsEngine",
-        "transformers": "drkernel.policy.transformers_engine:TransformersEngine",
-        "vllm": "drkernel.policy.vllm_engine:VllmEngine",
+        "graphs": "drkernel.policy.engines.graphs_engine:GraphsEngine",
+        "transformers": "drkernel.policy.engines.transformers_engine:TransformersEngine",
+        "vllm": "drkernel.policy.engines.vllm_engine:VllmEngine",
     }
 )
 """What `engine.name` may be: called with a policy, its stop tokens, and those options of `load_engine` that it has."""

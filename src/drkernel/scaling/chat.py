@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from queue import Empty, SimpleQueue
 
-from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
+from drkernel.policy.engines.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.templates import TEMPLATE, Template
 from drkernel.policy.thinking import submission_in
 from drkernel.rollout.conversation import Message, opening, revision

@@ -15,7 +15,7 @@ import torch
 
 from drkernel.config import REPOSITORY, EvaluateConfig
 from drkernel.objective.rollouts import reward_of
-from drkernel.policy.endpoint import ChatEndpoint
+from drkernel.policy.engines.endpoint import ChatEndpoint
 from drkernel.policy.model import Policy
 from drkernel.policy.templates import TEMPLATE, load_template
 from drkernel.rollout import RolloutProgress

@@ -82,7 +82,7 @@ class State:
         """Draws a token for each of the slots rows [R] from logits [R, V], by inversion of the cumulative distribution,
         and notes it down. truncated: some row has top_k, top_p or min_p."""
         if self.kernels and not truncated:
-            from drkernel.policy import decode_sampling
+            from drkernel.policy.engines import decode_sampling
 
             where = (self.alive, self.counts, self.tokens, self.positions, self.limits)
             output = (self.uniforms, self.drawn, self.logprobs, self.stops)
@@ -151,7 +151,7 @@ class Next:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         state = self.state
         if state.kernels:
-            from drkernel.policy import decode_attention
+            from drkernel.policy.engines import decode_attention
 
             return decode_attention.attend(
                 query, key, value, state.cache[layer], self.rows, state.alive, state.positions, scale

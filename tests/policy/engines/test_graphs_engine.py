@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from drkernel.policy import Request, Sampling, load_engine, new_policy
-from drkernel.policy import graphs_engine as module
-from drkernel.policy.graphs_engine import GraphsEngine, unsupported
-from drkernel.policy.transformers_engine import TransformersEngine
+from drkernel.policy.engines import graphs_engine as module
+from drkernel.policy.engines.graphs_engine import GraphsEngine, unsupported
+from drkernel.policy.engines.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
-from tests.policy.engines import (
+from tests.policy.engine_cases import (
     TRUNCATED,
     VOCABULARY,
     expect_a_sync_to_take_all_weights,

@@ -8,8 +8,8 @@ from email.utils import formatdate
 import pytest
 
 from drkernel.policy import Sampling
-from drkernel.policy import endpoint as module
-from drkernel.policy.endpoint import ChatEndpoint, Refused, TooLong
+from drkernel.policy.engines import endpoint as module
+from drkernel.policy.engines.endpoint import ChatEndpoint, Refused, TooLong
 from drkernel.types import DrKernelError
 from tests.policy.chat_server import Server, good, status
 

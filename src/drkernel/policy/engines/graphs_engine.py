@@ -23,10 +23,10 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from drkernel.policy.attention import to_device
-from drkernel.policy.decode_state import Next, Read, State, head_size
 from drkernel.policy.engine import BaseEngine, Completion, Request
+from drkernel.policy.engines.decode_state import Next, Read, State, head_size
+from drkernel.policy.engines.sampling import uniforms
 from drkernel.policy.model import Policy
-from drkernel.policy.sampling import uniforms
 from drkernel.policy.transfer import copy_weights, whole_copy
 from drkernel.types import DrKernelError
 
@@ -112,7 +112,7 @@ class GraphsEngine(BaseEngine):
         self._side = torch.cuda.Stream(policy.device) if self._state.kernels else None
         """Brings results to the host beside the decode steps; what ended is not written any more."""
         if self._state.kernels:
-            from drkernel.policy.decode_fusion import fuse
+            from drkernel.policy.engines.decode_fusion import fuse
 
             fuse(self.model)
         self.sync(policy)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from drkernel.policy import Request, Sampling, new_policy
-from drkernel.policy.decode_state import Next, State, truncate
-from drkernel.policy.graphs_engine import GraphsEngine
-from drkernel.policy.sampling import truncate as truncate_row
+from drkernel.policy.engines.decode_state import Next, State, truncate
+from drkernel.policy.engines.graphs_engine import GraphsEngine
+from drkernel.policy.engines.sampling import truncate as truncate_row
 
 VOCABULARY = 64
 GPU = torch.cuda.is_available()
@@ -99,7 +99,7 @@ def stop_at(state: State, logits: torch.Tensor, rows: torch.Tensor) -> None:
 def check_norm(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
     from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-    from drkernel.policy.decode_fusion import fuse_norms, rms_norm
+    from drkernel.policy.engines.decode_fusion import fuse_norms, rms_norm
 
     layer = Qwen3RMSNorm(size).to(device, dtype)
     torch.nn.init.normal_(layer.weight)
@@ -114,7 +114,7 @@ def check_norm(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
 def check_fusion(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
     """Qwen3's blocks, with norms that are not 1, against transformers' own."""
     from drkernel.policy.attention import Packed
-    from drkernel.policy.decode_fusion import fuse
+    from drkernel.policy.engines.decode_fusion import fuse
 
     model = new_policy(VOCABULARY, hidden=48, layers=2, heads=3, kv_heads=1, seed=2).model
     config = model.config
@@ -170,7 +170,7 @@ def test_the_kernels_are_plain_torch_on_a_gpu():
 
 def check_engine() -> None:
     """The engine with the kernels, in the interpreter."""
-    from drkernel.policy.decode_fusion import fuse
+    from drkernel.policy.engines.decode_fusion import fuse
 
     def done(engine: GraphsEngine) -> dict:
         for i in range(6):

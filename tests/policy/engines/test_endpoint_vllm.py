@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from drkernel.policy import endpoint as module
-from drkernel.policy.endpoint import ChatEndpoint, TooLong
+from drkernel.policy.engines import endpoint as module
+from drkernel.policy.engines.endpoint import ChatEndpoint, TooLong
 
 VLLM = os.environ.get("DRKERNEL_VLLM_PYTHON") or (sys.executable if importlib.util.find_spec("vllm") else None)
 """A Python that has vLLM, perhaps another one's than this."""
@@ -55,7 +55,7 @@ def tiny_model(folder):
     import torch
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[2] / "assets" / "seed")
+    tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[3] / "assets" / "seed")
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)

@@ -1,18 +1,24 @@
-"""The engines by name. Each is imported when it is asked for: vLLM may be absent, and takes seconds to import."""
+"""What generates: the engines by name. Each is imported when it is asked for: vLLM may be absent, and takes seconds.
+
+Their protocol is `policy/engine.py`. `kv.py` belongs to `transformers_engine.py`, `decode_*.py` to `graphs_engine.py`;
+both draw by `sampling.py`. `endpoint.py` is a model behind a server, which generates for studies alone.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from drkernel.config.engine import ENGINES
 from drkernel.policy.engine import Engine
-from drkernel.policy.model import Policy
 from drkernel.types import DrKernelError
+
+if TYPE_CHECKING:
+    from drkernel.policy.model import Policy
 
 
 def load_engine(
@@ -50,7 +56,7 @@ def _best(policy: Policy) -> str:
         return "transformers"
     if importlib.util.find_spec("vllm"):
         return "vllm"
-    from drkernel.policy.graphs_engine import unsupported
+    from drkernel.policy.engines.graphs_engine import unsupported
 
     on_gpu = policy.device.type == "cuda" and unsupported(policy.model.config) is None
     return "graphs" if on_gpu and importlib.util.find_spec("triton") else "transformers"

@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from drkernel.policy.engine import BaseEngine, Completion, Request
-from drkernel.policy.kv import Decode, Prefill, Slots
+from drkernel.policy.engines.kv import Decode, Prefill, Slots
+from drkernel.policy.engines.sampling import sample, uniforms
 from drkernel.policy.model import Policy
-from drkernel.policy.sampling import sample, uniforms
 from drkernel.policy.transfer import copy_weights, whole_copy
 from drkernel.types import DrKernelError
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from drkernel.policy import Request, Sampling, load_engine, new_policy
 from drkernel.policy.transfer import check_agreement
 from drkernel.types import DrKernelError
-from tests.policy.engines import TRUNCATED, distribution, score, truncated_distribution
+from tests.policy.engine_cases import TRUNCATED, distribution, score, truncated_distribution
 from tests.training import gloo
 
 pytest.importorskip("vllm")
