@@ -266,8 +266,9 @@ def of_k_samples(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> di
     """What the best of k independent completions would reach, for k = 1, 2, 4, ...: pass@k, fast@p@k, and `speedup`,
     the geometric mean of the best speed-up where one keeps the reference unless a completion is faster.
 
-    Unbiased, from the completions whose prompts held no earlier turn (all of `single` and `parallel`, the first turns
-    of other strategies), unless an early stop chose how many there are. Only k that every task has samples for.
+    Unbiased, from the completions whose prompts held no earlier turn, as many of each trial as all trials have
+    (`Trials.alone`): those of `single` and `parallel`, the first turns of other strategies. Only k that every task has
+    samples for.
     """
     fresh = trials.alone & trials.exists
     tasks = trials.groups[:, None].expand_as(fresh)[fresh]
