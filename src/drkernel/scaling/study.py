@@ -94,20 +94,32 @@ def judge_solutions(
     def judged(task: Task, trial: int, source: str | None, started: float, future: Future[Verdict]) -> None:
         nonlocal counted
         counted += 1
-        if isinstance(error := future.exception(), DrKernelError):
+        if isinstance(error := future.exception(), NotPrepared):  # as in `play`
+            raise error
+        if isinstance(error, DrKernelError):
             log(f"passed over: {error}")
             return
         asked = _Asked(_Trial(task, trial), Ask(0, 0, 0), started)
         completion = TaskCompletion("", None, source, 0, 0, True, 0.0)
         records.append(path, _record(asked, completion, future.result(), "solutions", label))
 
-    for task, trial, source in left:
-        verdict = resolved(no_code(task)) if source is None else judge.submit(task, source)
-        arrivals.add(verdict, judged, task, trial, source, time.time())
-    while arrivals.pending:
-        arrivals.take(wait=True)
-        if on_progress:
-            on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
+    pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
+    try:
+        for task, trial, source in left:
+            verdict = pool.submit(_without_code, judge, task) if source is None else judge.submit(task, source)
+            arrivals.add(verdict, judged, task, trial, source, time.time())
+        while arrivals.pending:
+            arrivals.take(wait=True)
+            if on_progress:
+                on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _without_code(judge: JudgeProtocol, task: Task) -> Verdict:
+    """The verdict on a completion without a submission, which counts only if its task does."""
+    verdict, degenerate = no_code(task), judge.check_task(task)
+    return replace(verdict, evidence={"degenerate": degenerate}) if degenerate else verdict
 
 
 def result_files(folder: Path) -> list[Path]:
