@@ -138,10 +138,19 @@ def known(folder: Path) -> list[Record]:
     return list(found.values())
 
 
-def merge(folder: Path) -> None:
+def merge(folder: Path, solutions: Sequence[Solution] | None = None, log: Callable[[str], None] = print) -> None:
     """Collects what the shards of a study played in its own results.jsonl, ordered by task, trial and call. Harmless to
-    do twice; the shards must have ended, or the rest of theirs is missing."""
-    records.write(folder / records.RESULTS, sorted(known(folder), key=lambda record: record.key))
+    do twice; the shards must have ended, or the rest of theirs is missing.
+
+    solutions: those that are there now, where a study judges some; others do not count any more, which `log` is told.
+    """
+    found = sorted(known(folder), key=lambda record: record.key)
+    if solutions is not None:
+        there = {(each.task, each.trial, each.source) for each in solutions}
+        before, found = len(found), [each for each in found if (each.task, each.trial, each.source) in there]
+        if gone := before - len(found):
+            log(f"{gone} of {before} judged solutions are not there any more; they are not counted")
+    records.write(folder / records.RESULTS, found)
 
 
 @dataclass
