@@ -124,6 +124,12 @@ def test_a_folder_without_turns_is_an_error_that_names_it(tmp_path):
         report.load([tmp_path])
 
 
+def test_a_folder_that_is_named_twice_is_an_error_that_names_it(tmp_path):
+    study = synthetic.study(tmp_path / "study", tasks=2)
+    with pytest.raises(DrKernelError, match=r"compare: found .*study twice, expected each study once"):
+        report.load([study, tmp_path / "study" / ".." / "study"])
+
+
 def test_the_page_knows_the_references_that_the_study_kept(tmp_path, folder):
     task = json.loads((folder / RESULTS).read_text().splitlines()[0])["task"]
     (folder / "tasks.jsonl").write_text(json.dumps({"id": task, "source": "class Model: ..."}) + "\n")

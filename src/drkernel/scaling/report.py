@@ -36,7 +36,7 @@ SHOWN = ("correct", "fast@1", "fast@1.2", "fast@1.5", "fast@2", "speedup", "hone
 def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
     """The runs of some studies: one per folder, model and strategy, named after what tells them apart.
 
-    Raises DrKernelError where a folder holds no judged turn.
+    Raises DrKernelError where a folder holds no judged turn, or is named twice.
     """
     return {name: records for name, (_, records) in _runs(folders).items()}
 
@@ -44,7 +44,10 @@ def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
 def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]:
     """`load`, with the folder of each run."""
     found: dict[tuple[str, str, str], list[Record]] = {}
-    for folder in map(Path, folders):
+    places = [Path(folder).resolve() for folder in folders]
+    for number, folder in enumerate(map(Path, folders)):
+        if places[number] in places[:number]:
+            raise DrKernelError(f"config: compare: found {folder} twice, expected each study once")
         records = [record for record in read(folder / RESULTS) if record.counts and not record.degenerate]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
