@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.objective.intervals import Estimate, Paired
-from drkernel.scaling import criteria, degenerate, measures, page, plots
+from drkernel.scaling import criteria, degenerate, measures, notes, page, plots
 from drkernel.scaling.records import RESULTS, Record, read
 from drkernel.scaling.sections import (
     COSTS,
@@ -82,9 +82,9 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
     parts = [*sections(Runs(runs, records, covered)), *degenerate.sections(folders)]
-    notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
-    (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
-    (out / "table.md").write_text(_markdown(title, records, parts, notes), encoding="utf-8")
+    told = _notes(found, covered, folders)
+    (out / "index.html").write_text(page.render(records, title, sources(folders), told), encoding="utf-8")
+    (out / "table.md").write_text(_markdown(title, records, parts, told), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(
             [("section", "run", "key", "measure", "value", "low", "high", "samples"), *_lines(parts)]
@@ -97,8 +97,7 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     found = _runs(folders)
     runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
     records = {name: rows for name, (_, rows) in found.items()}
-    notes = [*_missing(_covered(found)), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
-    for note in notes:
+    for note in _notes(found, _covered(found), folders):
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
     if columns := {f"{name}, {key}": row for name, key, row in by_criterion(records)}:
@@ -120,6 +119,15 @@ def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]
     return table
 
 
+def _notes(
+    found: dict[str, tuple[Path, list[Record]]], covered: dict[str, Estimate], folders: Sequence[str | Path]
+) -> list[str]:
+    """What a reader must know before the numbers, a sentence each."""
+    records = {name: rows for name, (_, rows) in found.items()}
+    lacking = [*_missing(covered), *notes.short_trials(found), *_not_judged(folders)]
+    return [*lacking, *_decided_by(records), *degenerate.notes(folders), *notes.unlike_tasks([*map(Path, folders)])]
+
+
 def _missing(covered: dict[str, Estimate]) -> list[str]:
     """What the runs lack, a sentence each."""
     lacks = {name: (found.samples - int(found.value), found.samples) for name, found in covered.items()}
@@ -132,14 +140,12 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
 
 def _not_judged(folders: Sequence[str | Path]) -> list[str]:
     """On how many completions of each study the judge failed, a sentence each. These count nowhere else."""
-    notes = []
+    said = []
     for folder in map(Path, folders):
         rows = read(folder / RESULTS)
         if failed := sum(not record.counts for record in rows):
-            notes.append(
-                f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted"
-            )
-    return notes
+            said.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted")
+    return said
 
 
 def _decided_by(records: dict[str, list[Record]]) -> list[str]:

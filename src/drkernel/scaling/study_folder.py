@@ -20,6 +20,8 @@ from drkernel.tasks.generators import DEFAULT, expect_known
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
+CONFIG = "config.yaml"
+"""The configuration of a study or of a shard, in its folder."""
 IDENTITY = "identity.json"
 """The model and the judge's device, in the folder of a study or of a shard."""
 TASKS = "tasks.jsonl"
@@ -36,7 +38,7 @@ def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: 
     study, text = Path(config.run_dir), to_yaml(config)
     free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
     for place in (folder, study):
-        _expect_same(place / "config.yaml", _flat, _flat(text), free)
+        _expect_same(place / CONFIG, _flat, _flat(text), free)
     for place in (folder, study, *sorted(study.glob("shards/*"))):
         _expect_same(place / IDENTITY, json.loads, identity)
         _expect_same(place / TASKS, _digests, {f"task {task.id}": task.digest for task in tasks})
@@ -44,6 +46,12 @@ def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: 
     describe(folder, text)
     write_text(folder / IDENTITY, json.dumps(identity, indent=1) + "\n")
     write_text(folder / TASKS, "".join(json.dumps(dataclasses.asdict(task)) + "\n" for task in tasks))
+
+
+def kept_tasks(folder: Path) -> list[Task]:
+    """The tasks that a study kept; none where it kept none."""
+    path = folder / TASKS
+    return _tasks(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def fingerprint(policy: str) -> str:
@@ -91,5 +99,8 @@ def _flat(text: str) -> dict[str, Any]:
 
 def _digests(lines: str) -> dict[str, str]:
     """By task, from a study's tasks.jsonl."""
-    tasks = [Task(**json.loads(line)) for line in lines.split("\n") if line]
-    return {f"task {task.id}": task.digest for task in tasks}
+    return {f"task {task.id}": task.digest for task in _tasks(lines)}
+
+
+def _tasks(lines: str) -> list[Task]:
+    return [Task(**json.loads(line)) for line in lines.split("\n") if line.strip()]
