@@ -17,7 +17,7 @@ from drkernel.config import EvaluateConfig
 from drkernel.config.conversion import to_yaml
 from drkernel.config.study import MAY_CHANGE, TIMED
 from drkernel.tasks.generators import DEFAULT, expect_known
-from drkernel.training.run import describe, flatten, write_text
+from drkernel.training.run import describe, flatten, without_snapshots, write_text
 from drkernel.types import DrKernelError, Task
 
 CONFIG = "config.yaml"
@@ -32,14 +32,13 @@ _MIB = 1 << 20
 def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: Mapping[str, str]) -> None:
     """Write what reproduces a study, or one of its shards, which may start together, and its tasks to its folder.
 
-    identity: the model and the judge's device. Raises DrKernelError where the folder, or the study's, belongs to
-    another study, or where the study or one of its shards had another identity or other tasks.
+    identity: the model and the judge's device. Raises DrKernelError where the folder, the study's or one of its shards'
+    belongs to another study, or had another identity or other tasks.
     """
     study, text = Path(config.run_dir), to_yaml(config)
     free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
-    for place in (folder, study):
-        _expect_same(place / CONFIG, _flat, _flat(text), free)
     for place in (folder, study, *sorted(study.glob("shards/*"))):
+        _expect_same(place / CONFIG, _flat, _flat(text), free)
         _expect_same(place / IDENTITY, json.loads, identity)
         _expect_same(place / TASKS, _digests, {f"task {task.id}": task.digest for task in tasks})
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +93,7 @@ def _expect_same(
 
 
 def _flat(text: str) -> dict[str, Any]:
-    return flatten(yaml.safe_load(text))
+    return flatten(yaml.safe_load(without_snapshots(text)))
 
 
 def _digests(lines: str) -> dict[str, str]:
