@@ -191,6 +191,16 @@ def test_the_identity_of_a_study_names_weights_or_model_and_the_device(monkeypat
     assert found == {"device": "simulated:H200", "model": "as the server names it"}
 
 
+def test_the_identity_of_a_study_changes_with_the_texts_of_its_prompts(tmp_path):
+    texts, found = tmp_path / "mine.yaml", []
+    chat = ("judge.device=simulated", "policy.prompts=chat", f"policy.template={texts}")
+    for text in ("system: one", "system: two", "system: one"):
+        texts.write_text(text)
+        found.append(setup.identity(load(*chat))["template"])
+    assert found[0] == found[2] != found[1]
+    assert "template" not in setup.identity(load(*chat, "solutions=x"))
+
+
 def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
