@@ -201,6 +201,14 @@ def test_the_identity_of_a_study_changes_with_the_texts_of_its_prompts(tmp_path)
     assert "template" not in setup.identity(load(*chat, "solutions=x"))
 
 
+def test_a_folder_of_solutions_is_called_by_its_name_however_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.chdir(tmp_path / "theirs")
+    assert [setup.model_label(load(f"solutions={given}")) for given in (".", "../theirs/", tmp_path / "theirs")] == [
+        "theirs"
+    ] * 3
+
+
 def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

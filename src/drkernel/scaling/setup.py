@@ -68,7 +68,7 @@ def identity(config: EvaluateConfig) -> dict[str, str]:
 def model_label(config: EvaluateConfig) -> str:
     """What reports call the model, or the saved solutions."""
     elsewhere = (
-        Path(config.solutions).name if config.solutions else config.endpoint.model or config.endpoint.url
+        Path(config.solutions).resolve().name if config.solutions else config.endpoint.model or config.endpoint.url
     )
     return config.label or elsewhere or config.policy.path.removeprefix(f"{REPOSITORY}/")
 
