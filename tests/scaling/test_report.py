@@ -162,6 +162,20 @@ def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
 
 
 @pytest.mark.usefixtures("no_plots")
+def test_a_turn_that_a_stopped_study_has_twice_counts_once_and_as_it_was_last(tmp_path):
+    rows = synthetic.records(tasks=5)[:40]
+    failed = dataclasses.replace(rows[0], verdict=Verdict("judge_failure", "worker_lost", "it died"))
+    changed = dataclasses.replace(rows[1], started=0.0, source="before", verdict=Verdict("incorrect", "wrong_values"))
+    for name, found in (("whole", rows), ("stopped", [failed, changed, *rows])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / RESULTS, found)
+        report.write([tmp_path / name], tmp_path / f"{name} report", "title")
+    for file in ("table.csv", "table.md"):
+        whole, stopped = ((tmp_path / f"{name} report" / file).read_text() for name in ("whole", "stopped"))
+        assert whole == stopped
+
+
+@pytest.mark.usefixtures("no_plots")
 def test_the_share_of_the_limit_has_a_column_where_verdicts_have_it(tmp_path):
     def with_share(record):
         evidence = record.verdict.evidence | {"roofline": {"share": 0.413}}

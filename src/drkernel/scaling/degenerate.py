@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from drkernel.objective.intervals import Estimate
-from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling.records import RESULTS, Record, latest, read
 
 
 def tasks(folder: str | Path) -> dict[str, list[Record]]:
     """The judged turns on each degenerate task of a study."""
     found: dict[str, list[Record]] = {}
-    for record in read(Path(folder) / RESULTS):
+    for record in latest(read(Path(folder) / RESULTS)):
         if record.counts and record.degenerate:
             found.setdefault(record.task, []).append(record)
     return dict(sorted(found.items()))

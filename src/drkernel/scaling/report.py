@@ -14,7 +14,7 @@ from rich.table import Table
 
 from drkernel.objective.intervals import Estimate, Paired
 from drkernel.scaling import criteria, degenerate, measures, notes, page, plots
-from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling.records import RESULTS, Record, latest, read
 from drkernel.scaling.sections import (
     COSTS,
     PUBLISHED,
@@ -48,7 +48,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     for number, folder in enumerate(map(Path, folders)):
         if places[number] in places[:number]:
             raise DrKernelError(f"config: compare: found {folder} twice, expected each study once")
-        records = [record for record in read(folder / RESULTS) if record.counts and not record.degenerate]
+        records = [record for record in latest(read(folder / RESULTS)) if record.counts and not record.degenerate]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
         for record in records:
@@ -142,7 +142,7 @@ def _not_judged(folders: Sequence[str | Path]) -> list[str]:
     """On how many completions of each study the judge failed, a sentence each. These count nowhere else."""
     said = []
     for folder in map(Path, folders):
-        rows = read(folder / RESULTS)
+        rows = latest(read(folder / RESULTS))
         if failed := sum(not record.counts for record in rows):
             said.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted")
     return said

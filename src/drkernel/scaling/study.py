@@ -129,13 +129,7 @@ def result_files(folder: Path) -> list[Path]:
 
 def known(folder: Path) -> list[Record]:
     """All turns of a study and its shards, each once: the one that was started last, of those that were judged."""
-    found: dict[tuple, Record] = {}
-    for path in result_files(folder):
-        for record in records.read(path):
-            other = found.get(record.key)
-            if not other or (record.counts, record.started) > (other.counts, other.started):
-                found[record.key] = record
-    return list(found.values())
+    return records.latest(record for path in result_files(folder) for record in records.read(path))
 
 
 def merge(folder: Path, solutions: Sequence[Solution] | None = None, log: Callable[[str], None] = print) -> None:
