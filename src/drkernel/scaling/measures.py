@@ -256,9 +256,10 @@ def _task_means(trials: Trials, view: str, budget: float, axis: str, baseline: s
     correct, speedup = (trials.at([budget], axis, values)[:, 0] for values in trials.standing(view, baseline))
     number = trials.per_task(torch.ones(len(correct)))
     hits = [correct, *(fast_at(correct, speedup, p) for p in THRESHOLDS)]
-    logs = torch.where(correct & (speedup > 0), speedup.log(), 0.0)
+    timed = correct & (speedup > 0)
+    logs = torch.where(timed, speedup.log(), 0.0)
     means = [trials.per_task(hit) / number for hit in hits]
-    means.append((trials.per_task(logs) / trials.per_task(correct)).exp())
+    means.append((trials.per_task(logs) / trials.per_task(timed)).exp())
     return dict(zip(trials.tasks, torch.stack(means, 1), strict=True))
 
 
