@@ -44,7 +44,7 @@ def main(composed: DictConfig) -> None:
         reserved = reserved_gpus(config)
         if config.compare:
             folders = [Path(folder) for folder in config.compare]
-            names = " against ".join(folder.name for folder in folders)
+            names = " against ".join(study_folder.labels(folders))
             write_report(config, folders, names if len(folders) < 4 else f"{len(folders)} studies compared")
         elif (code := launch(config.trainer.gpus, reserved)) is not None:
             sys.exit(code)

@@ -8,7 +8,8 @@ import pytest
 
 from drkernel.config.conversion import to_yaml
 from drkernel.scaling import notes, report, study_folder
-from drkernel.types import Task
+from drkernel.scaling.records import RESULTS, write
+from drkernel.types import Task, Verdict
 from tests.configs import evaluate_config
 from tests.scaling import synthetic
 from tests.scaling.test_measures import WRONG, trial
@@ -54,6 +55,23 @@ def test_tasks_of_one_id_that_are_not_the_same_task_are_told(tmp_path):
     assert notes.unlike_tasks([first, unlike])[0].startswith(differ)
     nothing = "apart and first: they have no task in common, so nothing is paired"
     assert notes.unlike_tasks([first, like, apart]) == [nothing]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_plots")
+def test_studies_whose_folders_have_one_name_are_told_apart(tmp_path):
+    folders = [tmp_path / "a" / "default", tmp_path / "b" / "default"]
+    for folder in folders:
+        rows = synthetic.records(tasks=3)
+        folder.mkdir(parents=True)
+        failed = dataclasses.replace(rows[-1], verdict=Verdict("judge_failure", "worker_lost"))
+        marked = dataclasses.replace(rows[0].verdict, evidence={"degenerate": "zeros would pass"})
+        write(folder / RESULTS, [dataclasses.replace(rows[0], verdict=marked, task="x"), *rows[:-1], failed])
+    report.write(folders, tmp_path / "out", "title")
+    text = (tmp_path / "out" / "table.md").read_text()
+    for name in ("a/default", "b/default"):
+        assert f"{name}: the judge failed on 1 of" in text and f"{name}: 1 of 4 tasks is degenerate" in text
+        assert f"| {name} | x: zeros would pass |" in text
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import yaml
 from drkernel.config import ScalingConfig
 from drkernel.scaling.records import Record
 from drkernel.scaling.strategies import Strategy
-from drkernel.scaling.study_folder import CONFIG, kept_tasks
+from drkernel.scaling.study_folder import CONFIG, kept_tasks, labels
 
 
 def short_trials(runs: dict[str, tuple[Path, list[Record]]]) -> list[str]:
@@ -41,10 +41,10 @@ def unlike_tasks(folders: Sequence[Path]) -> list[str]:
     if len(folders) < 2:
         return []
     first, *others = [{task.id: task.digest for task in kept_tasks(folder)} for folder in folders]
-    notes = []
-    for folder, other in zip(folders[1:], others, strict=True):
+    notes, names = [], labels(folders)
+    for name, other in zip(names[1:], others, strict=True):
         common = sorted(first.keys() & other.keys())
-        pair = f"{folder.name} and {folders[0].name}"
+        pair = f"{name} and {names[0]}"
         if unlike := [task for task in common if first[task] != other[task]]:
             what = "of the same id differ in source, precision or sizes; they are paired all the same"
             notes.append(f"{pair}: {len(unlike)} of {len(common)} tasks {what}, e.g. {unlike[0]}")

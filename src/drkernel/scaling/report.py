@@ -26,7 +26,7 @@ from drkernel.scaling.sections import (
     exact,
     sections,
 )
-from drkernel.scaling.study_folder import TASKS
+from drkernel.scaling.study_folder import TASKS, labels, without_common_path
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 
@@ -57,19 +57,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     if len({key[1:] for key in found}) == len(found):
         differs = [index for index in differs if index > 0]
     names = [" · ".join(key[index] for index in differs) for key in found]
-    return dict(zip(_short(names), ((Path(key[0]), rows) for key, rows in found.items()), strict=True))
-
-
-def _short(names: list[str]) -> list[str]:
-    """Without the path that all names begin with.
-
-    >>> _short(["outputs/a/single", "outputs/a/managed"])
-    ['single', 'managed']
-    """
-    parts = [name.split("/") for name in names]
-    while len(names) > 1 and all(len(part) > 1 and part[0] == parts[0][0] for part in parts):
-        parts = [part[1:] for part in parts]
-    return ["/".join(part) for part in parts]
+    return dict(zip(without_common_path(names), ((Path(key[0]), rows) for key, rows in found.items()), strict=True))
 
 
 def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
@@ -141,10 +129,10 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
 def _not_judged(folders: Sequence[str | Path]) -> list[str]:
     """On how many completions of each study the judge failed, a sentence each. These count nowhere else."""
     said = []
-    for folder in map(Path, folders):
+    for name, folder in zip(labels(folders), map(Path, folders), strict=True):
         rows = latest(read(folder / RESULTS))
         if failed := sum(not record.counts for record in rows):
-            said.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted")
+            said.append(f"{name}: the judge failed on {failed} of {len(rows)} completions; they are not counted")
     return said
 
 

@@ -53,6 +53,28 @@ def kept_tasks(folder: Path) -> list[Task]:
     return _tasks(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
+def labels(folders: Sequence[str | Path]) -> list[str]:
+    """What tells the folders of some studies apart: their names, with as much of their paths as that takes.
+
+    >>> labels(["outputs/a"]), labels(["outputs/a/default", "outputs/b/default"])
+    (['a'], ['a/default', 'b/default'])
+    """
+    names = [Path(folder).name for folder in folders]
+    return names if len(set(names)) == len(names) else without_common_path([str(Path(folder)) for folder in folders])
+
+
+def without_common_path(names: Sequence[str]) -> list[str]:
+    """Without the path that all names begin with.
+
+    >>> without_common_path(["outputs/a/single", "outputs/a/managed"])
+    ['single', 'managed']
+    """
+    parts = [name.split("/") for name in names]
+    while len(names) > 1 and all(len(part) > 1 and part[0] == parts[0][0] for part in parts):
+        parts = [part[1:] for part in parts]
+    return ["/".join(part) for part in parts]
+
+
 def fingerprint(policy: str) -> str:
     """Which weights a policy has, at the cost of reading a little: 16 hex digits over config.json and, of each
     safetensors file, its size and its first and last MiB. A hub id stands for itself.
