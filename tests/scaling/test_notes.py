@@ -57,6 +57,12 @@ def test_tasks_of_one_id_that_are_not_the_same_task_are_told(tmp_path):
     assert notes.unlike_tasks([first, like, apart]) == [nothing]
 
 
+def test_tasks_of_a_study_of_another_version_are_compared_by_what_both_know(tmp_path):
+    first, other = study(tmp_path / "first", tasks=(Task("x", "a"),)), study(tmp_path / "other")
+    (other / study_folder.TASKS).write_text(json.dumps({"id": "x", "source": "b", "weight": 2}) + "\n")
+    assert notes.unlike_tasks([first, other])[0].startswith("other and first: 1 of 1 tasks of the same id differ")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_plots")
 def test_studies_whose_folders_have_one_name_are_told_apart(tmp_path):

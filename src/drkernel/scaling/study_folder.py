@@ -48,9 +48,11 @@ def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: 
 
 
 def kept_tasks(folder: Path) -> list[Task]:
-    """The tasks that a study kept; none where it kept none."""
-    path = folder / TASKS
-    return _tasks(path.read_text(encoding="utf-8")) if path.exists() else []
+    """The tasks that a study kept; none where it kept none. Fields of another version are left out."""
+    path, known = folder / TASKS, {item.name for item in dataclasses.fields(Task)}
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    found = (json.loads(line) for line in lines if line.strip())
+    return [Task(**{name: value for name, value in each.items() if name in known}) for each in found]
 
 
 def labels(folders: Sequence[str | Path]) -> list[str]:
@@ -120,8 +122,5 @@ def _flat(text: str) -> dict[str, Any]:
 
 def _digests(lines: str) -> dict[str, str]:
     """By task, from a study's tasks.jsonl."""
-    return {f"task {task.id}": task.digest for task in _tasks(lines)}
-
-
-def _tasks(lines: str) -> list[Task]:
-    return [Task(**json.loads(line)) for line in lines.split("\n") if line.strip()]
+    tasks = [Task(**json.loads(line)) for line in lines.split("\n") if line]
+    return {f"task {task.id}": task.digest for task in tasks}
