@@ -44,7 +44,7 @@ def main(composed: DictConfig) -> None:
         reserved = reserved_gpus(config)
         if config.compare:
             folders = [Path(folder) for folder in config.compare]
-            names = " against ".join(folder.name for folder in folders)
+            names = " against ".join(study_folder.labels(folders))
             write_report(config, folders, names if len(folders) < 4 else f"{len(folders)} studies compared")
         elif (code := launch(config.trainer.gpus, reserved)) is not None:
             sys.exit(code)
@@ -66,10 +66,11 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
         progress.log(described(config))
         progress.log(f"precision of tasks: {summary(tasks)}")
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
-        if config.solutions:
+        given = solutions.load(config.solutions, tasks, progress.log) if config.solutions else None
+        if given is not None:
             study.judge_solutions(
                 tasks,
-                solutions.load(config.solutions, tasks, progress.log),
+                given,
                 judge,
                 path,
                 label=model_label(config),
@@ -95,7 +96,7 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
                 )
         ranks.barrier()  # the first rank of a node lends its judge to the others until all are done
     if ranks.is_main and not config.shard:
-        study.merge(folder)
+        study.merge(folder, given)
         strategy = study.SOLUTIONS if config.solutions else Strategy(config.scaling).label
         write_report(config, [folder], f"{model_label(config)}, {strategy}")
     ranks.close()

@@ -68,6 +68,8 @@ def _look_at(folder: Path, submitted: queue.Submitted | None, here: dict[str, qu
     written = folder / "config.yaml"
     config = yaml.load(written.read_text(), _LOADER) if written.exists() else {}
     run.step, run.steps = (run.metrics[-1]["step"] if run.metrics else 0), config.get("trainer", {}).get("steps")
+    if "scaling" in config:  # a study has no steps
+        run.steps = None
     run.reward = config.get("reward")
     run.report = _json(folder / "report.json")
     run.left = _left(run)
@@ -79,7 +81,7 @@ def _look_at(folder: Path, submitted: queue.Submitted | None, here: dict[str, qu
         run.job = entry.job
         run.state, run.note = _queued_state(entry, run.starts)
     elif (run.report and (run.report.get("step") == run.steps or run.report.get("ended_early"))) or (
-        folder.exists() and queue.succeeded(jobs / run.job)
+        folder.exists() and (queue.succeeded(jobs / run.job) or _reported(folder))
     ):
         run.state, run.left = "done", ""
     elif failed:
@@ -89,6 +91,12 @@ def _look_at(folder: Path, submitted: queue.Submitted | None, here: dict[str, qu
     else:
         run.state, run.note = ("stopped" if run.starts else "pending"), "not in the queue of this machine"
     return run
+
+
+def _reported(folder: Path) -> bool:
+    """Whether a study has its report, and no turn since."""
+    report, results = folder / "report" / "table.md", folder / "results.jsonl"
+    return report.exists() and results.exists() and report.stat().st_mtime >= results.stat().st_mtime
 
 
 def _queued_state(entry: queue.Queued, starts: int) -> tuple[str, str]:

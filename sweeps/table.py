@@ -29,6 +29,8 @@ def markdown(runs: list[RunState], baseline: str | None = None) -> str:
     """
     settings = list(dict.fromkeys(run.setting for run in runs))
     done = {(run.setting, run.seed): run.report["after"] for run in runs if run.state == "done" and run.report}
+    if not done and any(run.state == "done" for run in runs):
+        return "No training run is done. `python evaluate.py compare=[FOLDER,...]` compares studies."
     if not done:
         return "No run is done yet."
     if baseline and baseline not in settings:

@@ -100,6 +100,21 @@ def test_a_folder_belongs_to_one_study(tmp_path):
             study_folder.keep(load("scaling.budget=4", run_dir=tmp_path), folder, [], {})
 
 
+def test_shards_of_another_configuration_are_refused_and_not_collected(tmp_path):
+    start = lambda seed, folder: study_folder.keep(load(f"seed={seed}", run_dir=tmp_path), tmp_path / folder, [], {})
+    start(0, "shards/0-of-2")
+    for folder in ("shards/1-of-2", ""):
+        with pytest.raises(DrKernelError, match=r"0-of-2/config\.yaml: this study was made with seed=0, now it is 1"):
+            start(1, folder)
+
+
+def test_which_copy_of_the_code_a_shard_ran_makes_no_other_study_of_it(tmp_path):
+    config = load(run_dir=tmp_path)
+    for number, copy in enumerate(("outputs/x/.code/0123456789ab/", "outputs/x/.code/ba9876543210/", "")):
+        config.policy.path = str(ROOT / f"{copy}assets/seed")
+        study_folder.keep(config, tmp_path / "shards" / f"{number}-of-3", [], {})
+
+
 def test_a_study_that_names_its_generator_by_a_number_is_refused_with_the_name(tmp_path):
     study_folder.keep(load(run_dir=tmp_path), tmp_path, [], {})
     kept = tmp_path / "config.yaml"
@@ -174,6 +189,24 @@ def test_the_identity_of_a_study_names_weights_or_model_and_the_device(monkeypat
     assert setup.identity(load(simulated, "judge.gpu=A100", "solutions=x")) == {"device": "simulated:A100"}
     found = setup.identity(load(simulated, "endpoint.url=http://host/v1"))
     assert found == {"device": "simulated:H200", "model": "as the server names it"}
+
+
+def test_the_identity_of_a_study_changes_with_the_texts_of_its_prompts(tmp_path):
+    texts, found = tmp_path / "mine.yaml", []
+    chat = ("judge.device=simulated", "policy.prompts=chat", f"policy.template={texts}")
+    for text in ("system: one", "system: two", "system: one"):
+        texts.write_text(text)
+        found.append(setup.identity(load(*chat))["template"])
+    assert found[0] == found[2] != found[1]
+    assert "template" not in setup.identity(load(*chat, "solutions=x"))
+
+
+def test_a_folder_of_solutions_is_called_by_its_name_however_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.chdir(tmp_path / "theirs")
+    assert [setup.model_label(load(f"solutions={given}")) for given in (".", "../theirs/", tmp_path / "theirs")] == [
+        "theirs"
+    ] * 3
 
 
 def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):

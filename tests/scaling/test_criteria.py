@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from drkernel.scaling import criteria, fast_tables, report
+from drkernel.scaling import criteria, fast_tables, measures, report
 from drkernel.scaling.measures import PUBLISHED_THRESHOLDS, fast
 from drkernel.scaling.records import RESULTS, Record, write
 from drkernel.scaling.trials import Trials
@@ -52,6 +52,13 @@ def test_single_tries_last_turn_and_best_of_history():
 def test_single_tries_are_all_completions_of_a_bare_prompt():
     run = Trials.of(trial("a", 0, ok(1.1), ok(2.0), WRONG, WRONG, chains=4))
     assert fast_tables.shares(run, "single")["fast@0"].value == 0.5
+
+
+def test_an_early_stop_does_not_choose_which_single_tries_count():
+    stopped = trial("easy", 0, ok(2.0)) + trial("hard", 0, WRONG, WRONG, WRONG, ok(2.0), chains=4)
+    run = Trials.of(stopped)
+    assert fast_tables.shares(run, "single")["fast@0"].value == 0.5, "as if every trial had ended with its first call"
+    assert measures.of_k_samples(run)[1]["pass"].value == 0.5
 
 
 def test_figures_have_every_level_and_every_measured_baseline():

@@ -259,6 +259,16 @@ def test_a_comparison_is_over_the_tasks_of_both():
     assert (found["speedup"].value, found["speedup"].tasks) == (pytest.approx(1.5), 1)
 
 
+def test_what_is_right_and_has_no_time_is_in_no_ratio_of_speedups():
+    untimed = Verdict("ok", "right")  # as KernelBench's criterion says of a time that it cannot use
+    first, other = (
+        Trials.of(trial("a", 0, ok(4.0)) + trial("b", 0, ok(2.0))),
+        Trials.of(trial("a", 0, untimed) + trial("a", 1, ok(4.0)) + trial("b", 0, untimed)),
+    )
+    found = measures.compare(first, other, 1, "calls")["speedup"]
+    assert (found.value, found.tasks) == (pytest.approx(1.0), 1)
+
+
 def test_runs_are_compared_at_the_budget_that_both_had():
     once = Trials.of(trial("a", 0, WRONG) + trial("b", 0, ok(1.5)))
     often = Trials.of(trial("a", 0, WRONG, WRONG, ok(2.0)) + trial("b", 0, ok(1.5), ok(3.0)))

@@ -124,6 +124,12 @@ def test_a_folder_without_turns_is_an_error_that_names_it(tmp_path):
         report.load([tmp_path])
 
 
+def test_a_folder_that_is_named_twice_is_an_error_that_names_it(tmp_path):
+    study = synthetic.study(tmp_path / "study", tasks=2)
+    with pytest.raises(DrKernelError, match=r"compare: found .*study twice, expected each study once"):
+        report.load([study, tmp_path / "study" / ".." / "study"])
+
+
 def test_the_page_knows_the_references_that_the_study_kept(tmp_path, folder):
     task = json.loads((folder / RESULTS).read_text().splitlines()[0])["task"]
     (folder / "tasks.jsonl").write_text(json.dumps({"id": task, "source": "class Model: ..."}) + "\n")
@@ -153,6 +159,20 @@ def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
     assert table == other
     page = (tmp_path / "partly report" / "table.md").read_text()
     assert "partly: the judge failed on 1 of 41 completions; they are not counted" in page
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_a_turn_that_a_stopped_study_has_twice_counts_once_and_as_it_was_last(tmp_path):
+    rows = synthetic.records(tasks=5)[:40]
+    failed = dataclasses.replace(rows[0], verdict=Verdict("judge_failure", "worker_lost", "it died"))
+    changed = dataclasses.replace(rows[1], started=0.0, source="before", verdict=Verdict("incorrect", "wrong_values"))
+    for name, found in (("whole", rows), ("stopped", [failed, changed, *rows])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / RESULTS, found)
+        report.write([tmp_path / name], tmp_path / f"{name} report", "title")
+    for file in ("table.csv", "table.md"):
+        whole, stopped = ((tmp_path / f"{name} report" / file).read_text() for name in ("whole", "stopped"))
+        assert whole == stopped
 
 
 @pytest.mark.usefixtures("no_plots")

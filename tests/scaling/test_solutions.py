@@ -126,6 +126,25 @@ def test_markdown_gives_its_last_block_of_code(tmp_path):
     assert load(tmp_path)[0] == [("t", 0, CODE)]
 
 
+KERNEL = "class ModelNew:\n    pass\n"
+USAGE = "```python\ny = ModelNew()(x)\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        (f'"""How it is called:\n\n{USAGE}"""\n{KERNEL}', None),
+        (f'"""How it is called:\n\n{USAGE}"""\n{KERNEL}x = (\n', None),
+        (f"The kernel:\n```python\n{KERNEL}```\nand how it is called:\n{USAGE}", KERNEL),
+        (f"Only this:\n{USAGE}", "y = ModelNew()(x)\n"),
+    ],
+    ids=["in a docstring", "in a docstring of what does not parse", "after the kernel", "alone"],
+)
+def test_a_block_that_shows_how_a_kernel_is_called_is_not_taken_for_it(tmp_path, text, source):
+    fill(tmp_path, {"softmax.py": text})
+    assert load(tmp_path, [Task("set/softmax", "")]) == ([("set/softmax", 0, text if source is None else source)], [])
+
+
 def test_what_is_broken_is_told_and_the_rest_is_read(tmp_path):
     fill(tmp_path, {"level1/19.py": CODE, "level1/3.py": b"\xff\xfe", "level2/3.py": " \n", "notes.py": CODE})
     fill(

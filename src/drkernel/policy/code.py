@@ -14,11 +14,11 @@ def extract_code(completion: str, name: str) -> str | None:
     found = [block for block in fences(completion) if block[0] in PYTHON and defines(block[1], name)]
     if not found and "```" not in completion:
         return completion if defines(completion, name) else None
-    whole = [block for block in found if block[2] or _parses(block[1])] or found
+    whole = [block for block in found if block[2] or parses(block[1])] or found
     return whole[-1][1] if whole else None
 
 
-def _parses(source: str) -> bool:
+def parses(source: str) -> bool:
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from drkernel.objective.intervals import Estimate
-from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling.records import RESULTS, Record, latest, read
+from drkernel.scaling.study_folder import labels
 
 
 def tasks(folder: str | Path) -> dict[str, list[Record]]:
     """The judged turns on each degenerate task of a study."""
     found: dict[str, list[Record]] = {}
-    for record in read(Path(folder) / RESULTS):
+    for record in latest(read(Path(folder) / RESULTS)):
         if record.counts and record.degenerate:
             found.setdefault(record.task, []).append(record)
     return dict(sorted(found.items()))
@@ -23,12 +24,12 @@ def tasks(folder: str | Path) -> dict[str, list[Record]]:
 def notes(folders: Sequence[str | Path]) -> list[str]:
     """How many tasks of each study are degenerate, a sentence each."""
     said = []
-    for folder in map(Path, folders):
+    for name, folder in zip(labels(folders), map(Path, folders), strict=True):
         number, all_ = len(tasks(folder)), len({record.task for record in read(folder / RESULTS)})
         verb = "is" if number == 1 else "are"
         if number:
             said.append(
-                f"{folder.name}: {number} of {all_} tasks {verb} degenerate and count{'s' * (number == 1)} in no figure"
+                f"{name}: {number} of {all_} tasks {verb} degenerate and count{'s' * (number == 1)} in no figure"
             )
     return said
 
@@ -38,8 +39,8 @@ def sections(
 ) -> Iterator[tuple[str, str, Sequence[str], list[tuple[str, str, dict[str, Any]]]]]:
     """A section of a report, where a study has such tasks; see report.Section."""
     rows = [
-        (Path(folder).name, f"{task}: {turns[0].degenerate}", _row(turns))
-        for folder in folders
+        (name, f"{task}: {turns[0].degenerate}", _row(turns))
+        for name, folder in zip(labels(folders), folders, strict=True)
         for task, turns in tasks(folder).items()
     ]
     if rows:

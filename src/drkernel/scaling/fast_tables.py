@@ -17,8 +17,8 @@ from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, fast
 from drkernel.scaling.trials import Trials
 
 VIEWS = {"single": "single tries", "last": "last turn", "best": "best of history"}
-"""What counts: every completion whose prompt held no earlier turn, for itself; the last turn of each trial; the fastest
-correct turn of each trial."""
+"""What counts: completions whose prompts held no earlier turn (`Trials.alone`), each for itself; the last turn of each
+trial; the fastest correct turn of each trial."""
 
 
 def figures(run: Trials) -> Iterator[tuple[str, dict[str, Estimate]]]:

@@ -256,9 +256,10 @@ def _task_means(trials: Trials, view: str, budget: float, axis: str, baseline: s
     correct, speedup = (trials.at([budget], axis, values)[:, 0] for values in trials.standing(view, baseline))
     number = trials.per_task(torch.ones(len(correct)))
     hits = [correct, *(fast_at(correct, speedup, p) for p in THRESHOLDS)]
-    logs = torch.where(correct & (speedup > 0), speedup.log(), 0.0)
+    timed = correct & (speedup > 0)
+    logs = torch.where(timed, speedup.log(), 0.0)
     means = [trials.per_task(hit) / number for hit in hits]
-    means.append((trials.per_task(logs) / trials.per_task(correct)).exp())
+    means.append((trials.per_task(logs) / trials.per_task(timed)).exp())
     return dict(zip(trials.tasks, torch.stack(means, 1), strict=True))
 
 
@@ -266,8 +267,9 @@ def of_k_samples(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> di
     """What the best of k independent completions would reach, for k = 1, 2, 4, ...: pass@k, fast@p@k, and `speedup`,
     the geometric mean of the best speed-up where one keeps the reference unless a completion is faster.
 
-    Unbiased, from the completions whose prompts held no earlier turn (all of `single` and `parallel`, the first turns
-    of other strategies), unless an early stop chose how many there are. Only k that every task has samples for.
+    Unbiased, from the completions whose prompts held no earlier turn, as many of each trial as all trials have
+    (`Trials.alone`): those of `single` and `parallel`, the first turns of other strategies. Only k that every task has
+    samples for.
     """
     fresh = trials.alone & trials.exists
     tasks = trials.groups[:, None].expand_as(fresh)[fresh]

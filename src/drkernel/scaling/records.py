@@ -99,6 +99,17 @@ def read(path: str | Path) -> list[Record]:
     return [_record(line, f"{path}: line {number}") for number, line in enumerate(lines, 1) if line.strip()]
 
 
+def latest(records: Iterable[Record]) -> list[Record]:
+    """Each turn once: of those that were judged the one that was started last. A study that was stopped may have a turn
+    twice, on which the judge failed at first, or whose solution has changed."""
+    found: dict[tuple, Record] = {}
+    for record in records:
+        other = found.get(record.key)
+        if not other or (record.counts, record.started) > (other.counts, other.started):
+            found[record.key] = record
+    return list(found.values())
+
+
 def append(path: str | Path, record: Record) -> None:
     """Adds a record, in the place of a torn last line if there is one."""
     line = json.dumps(record.to_dict()) + "\n"

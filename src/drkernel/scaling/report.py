@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.objective.intervals import Estimate, Paired
-from drkernel.scaling import criteria, degenerate, measures, page, plots
-from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling import criteria, degenerate, measures, notes, page, plots
+from drkernel.scaling.records import RESULTS, Record, latest, read
 from drkernel.scaling.sections import (
     COSTS,
     PUBLISHED,
@@ -26,7 +26,7 @@ from drkernel.scaling.sections import (
     exact,
     sections,
 )
-from drkernel.scaling.study_folder import TASKS
+from drkernel.scaling.study_folder import TASKS, labels, without_common_path
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 
@@ -36,7 +36,7 @@ SHOWN = ("correct", "fast@1", "fast@1.2", "fast@1.5", "fast@2", "speedup", "hone
 def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
     """The runs of some studies: one per folder, model and strategy, named after what tells them apart.
 
-    Raises DrKernelError where a folder holds no judged turn.
+    Raises DrKernelError where a folder holds no judged turn, or is named twice.
     """
     return {name: records for name, (_, records) in _runs(folders).items()}
 
@@ -44,8 +44,11 @@ def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
 def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]:
     """`load`, with the folder of each run."""
     found: dict[tuple[str, str, str], list[Record]] = {}
-    for folder in map(Path, folders):
-        records = [record for record in read(folder / RESULTS) if record.counts and not record.degenerate]
+    places = [Path(folder).resolve() for folder in folders]
+    for number, folder in enumerate(map(Path, folders)):
+        if places[number] in places[:number]:
+            raise DrKernelError(f"config: compare: found {folder} twice, expected each study once")
+        records = [record for record in latest(read(folder / RESULTS)) if record.counts and not record.degenerate]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
         for record in records:
@@ -54,19 +57,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     if len({key[1:] for key in found}) == len(found):
         differs = [index for index in differs if index > 0]
     names = [" · ".join(key[index] for index in differs) for key in found]
-    return dict(zip(_short(names), ((Path(key[0]), rows) for key, rows in found.items()), strict=True))
-
-
-def _short(names: list[str]) -> list[str]:
-    """Without the path that all names begin with.
-
-    >>> _short(["outputs/a/single", "outputs/a/managed"])
-    ['single', 'managed']
-    """
-    parts = [name.split("/") for name in names]
-    while len(names) > 1 and all(len(part) > 1 and part[0] == parts[0][0] for part in parts):
-        parts = [part[1:] for part in parts]
-    return ["/".join(part) for part in parts]
+    return dict(zip(without_common_path(names), ((Path(key[0]), rows) for key, rows in found.items()), strict=True))
 
 
 def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
@@ -79,9 +70,9 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
     parts = [*sections(Runs(runs, records, covered)), *degenerate.sections(folders)]
-    notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
-    (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
-    (out / "table.md").write_text(_markdown(title, records, parts, notes), encoding="utf-8")
+    told = _notes(found, covered, folders)
+    (out / "index.html").write_text(page.render(records, title, sources(folders), told), encoding="utf-8")
+    (out / "table.md").write_text(_markdown(title, records, parts, told), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(
             [("section", "run", "key", "measure", "value", "low", "high", "samples"), *_lines(parts)]
@@ -94,8 +85,7 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     found = _runs(folders)
     runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
     records = {name: rows for name, (_, rows) in found.items()}
-    notes = [*_missing(_covered(found)), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
-    for note in notes:
+    for note in _notes(found, _covered(found), folders):
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
     if columns := {f"{name}, {key}": row for name, key, row in by_criterion(records)}:
@@ -117,6 +107,15 @@ def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]
     return table
 
 
+def _notes(
+    found: dict[str, tuple[Path, list[Record]]], covered: dict[str, Estimate], folders: Sequence[str | Path]
+) -> list[str]:
+    """What a reader must know before the numbers, a sentence each."""
+    records = {name: rows for name, (_, rows) in found.items()}
+    lacking = [*_missing(covered), *notes.short_trials(found), *_not_judged(folders)]
+    return [*lacking, *_decided_by(records), *degenerate.notes(folders), *notes.unlike_tasks([*map(Path, folders)])]
+
+
 def _missing(covered: dict[str, Estimate]) -> list[str]:
     """What the runs lack, a sentence each."""
     lacks = {name: (found.samples - int(found.value), found.samples) for name, found in covered.items()}
@@ -129,14 +128,12 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
 
 def _not_judged(folders: Sequence[str | Path]) -> list[str]:
     """On how many completions of each study the judge failed, a sentence each. These count nowhere else."""
-    notes = []
-    for folder in map(Path, folders):
-        rows = read(folder / RESULTS)
+    said = []
+    for name, folder in zip(labels(folders), map(Path, folders), strict=True):
+        rows = latest(read(folder / RESULTS))
         if failed := sum(not record.counts for record in rows):
-            notes.append(
-                f"{folder.name}: the judge failed on {failed} of {len(rows)} completions; they are not counted"
-            )
-    return notes
+            said.append(f"{name}: the judge failed on {failed} of {len(rows)} completions; they are not counted")
+    return said
 
 
 def _decided_by(records: dict[str, list[Record]]) -> list[str]:

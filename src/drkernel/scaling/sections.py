@@ -75,7 +75,8 @@ def against_baselines(runs: Runs) -> Iterator[Section]:
 def published(runs: Runs) -> Iterator[Section]:
     note = (
         "As published: correct and at least p times as fast as the baseline, p = 0 for correct alone. Single tries are "
-        "all completions of a bare prompt. Other baselines than eager: over the tasks that were compared with them."
+        "the completions of a bare prompt, as many of each trial as all trials have. Other baselines than eager: over "
+        "the tasks that were compared with them."
     )
     rows = [(name, key, row) for name, run in runs.trials.items() for key, row in fast_tables.figures(run)]
     yield "Fast@p", note, PUBLISHED, rows
@@ -124,8 +125,9 @@ def by_family(runs: Runs) -> Iterator[Section]:
 
 def best_of_k(runs: Runs) -> Iterator[Section]:
     note = (
-        "Unbiased estimates from the completions whose prompts held no earlier turn; `speedup` is the geometric mean "
-        "over tasks, and keeps the reference where no completion is faster."
+        "Unbiased estimates from the completions whose prompts held no earlier turn, as many of each trial as all "
+        "trials have; `speedup` is the geometric mean over tasks, and keeps the reference where no completion is "
+        "faster."
     )
     found = {name: measures.of_k_samples(run) for name, run in runs.trials.items()}
     rows = [(name, f"k = {k}", row) for name, table in found.items() for k, row in table.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -49,8 +50,10 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
 
 
 def identity(config: EvaluateConfig) -> dict[str, str]:
-    """Which model and which device the study has, as far as the config alone does not say it."""
+    """Which model, device and texts of prompts the study has, as far as the config alone does not say it."""
     found = {"device": measured_on(config)}
+    if (template := config.policy.template) and not config.solutions and Path(template).is_file():
+        found["template"] = hashlib.sha256(Path(template).read_bytes()).hexdigest()[:16]
     if config.endpoint.url and not config.solutions:
         if not config.endpoint.model:
             patience = f"a server that is down is waited for, {config.endpoint.patience_s:g} s at most"
@@ -64,7 +67,9 @@ def identity(config: EvaluateConfig) -> dict[str, str]:
 
 def model_label(config: EvaluateConfig) -> str:
     """What reports call the model, or the saved solutions."""
-    elsewhere = Path(config.solutions).name if config.solutions else config.endpoint.model or config.endpoint.url
+    elsewhere = (
+        Path(config.solutions).resolve().name if config.solutions else config.endpoint.model or config.endpoint.url
+    )
     return config.label or elsewhere or config.policy.path.removeprefix(f"{REPOSITORY}/")
 
 

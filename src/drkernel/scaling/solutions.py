@@ -24,12 +24,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drkernel.policy.code import PYTHON, fences
+from drkernel.policy.code import PYTHON, fences, parses
 from drkernel.types import DrKernelError, Task
 
 _IN_RUN = re.compile(r".*level_?(\d+).*?problem_?(\d+)(?:.*sample_?(\d+))?")
 _IN_LEVEL = re.compile(r"(?:^|/)level_?(\d+)/(\d+)(?:_[^/]*)?$")
 _SAMPLE = re.compile(r"(.+?)[_.]sample_?(\d+)(?:_kernel)?")
+_SUBMISSION = re.compile(r"^class\s+\w+New\b", re.MULTILINE)
 _OF_KERNELBENCH = ("eval_results", "pass_at_k_results")
 _KEYS = {
     "task": ("task", "task_id", "id", "problem"),
@@ -199,11 +200,16 @@ def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]
 
 
 def _code(text: str) -> str:
-    """The last Python block of Markdown, else the text as it is."""
+    """A Python source as it is; of Markdown the last Python block with a submission, else the last one. A block in a
+    docstring is part of its source."""
     if not text.strip():
         raise _Unreadable("it is empty")
     blocks = [block for language, block, _ in fences(text) if language in PYTHON]
-    return blocks[-1] if blocks else text
+    if not blocks or parses(text):
+        return text
+    if submissions := [block for block in blocks if _SUBMISSION.search(block)]:
+        return submissions[-1]
+    return text if _SUBMISSION.search(text) else blocks[-1]
 
 
 def _numbered(found: list[_Found]) -> list[Solution]:

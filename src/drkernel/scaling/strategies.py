@@ -68,7 +68,8 @@ class Strategy:
         self.calls = 1 if options.name == "single" else options.budget
         """Most judge calls of a trial."""
         limits = (options.tokens, options.seconds, options.stop_at, options.patience)
-        self._one_by_one = any(limit is not None for limit in limits)
+        self.may_stop = any(limit is not None for limit in limits)
+        """Whether a limit or a stop rule may end a trial before its last call."""
 
     def next(self, history: Sequence[JudgedCall], full: AbstractSet[int] = frozenset()) -> list[Ask]:
         """All turns that may be asked for now, those included that already are; none where the trial is over.
@@ -79,7 +80,7 @@ class Strategy:
             return []
         asks = STRATEGIES[self.options.name](history, self.options)
         asks = sorted((a for a in asks if a.call < self.calls and a.chain not in full), key=lambda ask: ask.call)
-        return asks[:1] if self._one_by_one else asks
+        return asks[:1] if self.may_stop else asks
 
     def _stopped(self, history: Sequence[JudgedCall]) -> bool:
         """Whether a limit is reached or a stop rule holds."""

@@ -94,20 +94,32 @@ def judge_solutions(
     def judged(task: Task, trial: int, source: str | None, started: float, future: Future[Verdict]) -> None:
         nonlocal counted
         counted += 1
-        if isinstance(error := future.exception(), DrKernelError):
+        if isinstance(error := future.exception(), NotPrepared):  # as in `play`
+            raise error
+        if isinstance(error, DrKernelError):
             log(f"passed over: {error}")
             return
         asked = _Asked(_Trial(task, trial), Ask(0, 0, 0), started)
         completion = TaskCompletion("", None, source, 0, 0, True, 0.0)
         records.append(path, _record(asked, completion, future.result(), "solutions", label))
 
-    for task, trial, source in left:
-        verdict = resolved(no_code(task)) if source is None else judge.submit(task, source)
-        arrivals.add(verdict, judged, task, trial, source, time.time())
-    while arrivals.pending:
-        arrivals.take(wait=True)
-        if on_progress:
-            on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
+    pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
+    try:
+        for task, trial, source in left:
+            verdict = pool.submit(_without_code, judge, task) if source is None else judge.submit(task, source)
+            arrivals.add(verdict, judged, task, trial, source, time.time())
+        while arrivals.pending:
+            arrivals.take(wait=True)
+            if on_progress:
+                on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _without_code(judge: JudgeProtocol, task: Task) -> Verdict:
+    """The verdict on a completion without a submission, which counts only if its task does."""
+    verdict, degenerate = no_code(task), judge.check_task(task)
+    return replace(verdict, evidence={"degenerate": degenerate}) if degenerate else verdict
 
 
 def result_files(folder: Path) -> list[Path]:
@@ -117,19 +129,22 @@ def result_files(folder: Path) -> list[Path]:
 
 def known(folder: Path) -> list[Record]:
     """All turns of a study and its shards, each once: the one that was started last, of those that were judged."""
-    found: dict[tuple, Record] = {}
-    for path in result_files(folder):
-        for record in records.read(path):
-            other = found.get(record.key)
-            if not other or (record.counts, record.started) > (other.counts, other.started):
-                found[record.key] = record
-    return list(found.values())
+    return records.latest(record for path in result_files(folder) for record in records.read(path))
 
 
-def merge(folder: Path) -> None:
+def merge(folder: Path, solutions: Sequence[Solution] | None = None, log: Callable[[str], None] = print) -> None:
     """Collects what the shards of a study played in its own results.jsonl, ordered by task, trial and call. Harmless to
-    do twice; the shards must have ended, or the rest of theirs is missing."""
-    records.write(folder / records.RESULTS, sorted(known(folder), key=lambda record: record.key))
+    do twice; the shards must have ended, or the rest of theirs is missing.
+
+    solutions: those that are there now, where a study judges some; others do not count any more, which `log` is told.
+    """
+    found = sorted(known(folder), key=lambda record: record.key)
+    if solutions is not None:
+        there = {(each.task, each.trial, each.source) for each in solutions}
+        before, found = len(found), [each for each in found if (each.task, each.trial, each.source) in there]
+        if gone := before - len(found):
+            log(f"{gone} of {before} judged solutions are not there any more; they are not counted")
+    records.write(folder / records.RESULTS, found)
 
 
 @dataclass

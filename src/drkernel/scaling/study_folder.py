@@ -17,9 +17,11 @@ from drkernel.config import EvaluateConfig
 from drkernel.config.conversion import to_yaml
 from drkernel.config.study import MAY_CHANGE, TIMED
 from drkernel.tasks.generators import DEFAULT, expect_known
-from drkernel.training.run import describe, flatten, write_text
+from drkernel.training.run import describe, flatten, without_snapshots, write_text
 from drkernel.types import DrKernelError, Task
 
+CONFIG = "config.yaml"
+"""The configuration of a study or of a shard, in its folder."""
 IDENTITY = "identity.json"
 """The model and the judge's device, in the folder of a study or of a shard."""
 TASKS = "tasks.jsonl"
@@ -30,20 +32,49 @@ _MIB = 1 << 20
 def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: Mapping[str, str]) -> None:
     """Write what reproduces a study, or one of its shards, which may start together, and its tasks to its folder.
 
-    identity: the model and the judge's device. Raises DrKernelError where the folder, or the study's, belongs to
-    another study, or where the study or one of its shards had another identity or other tasks.
+    identity: the model and the judge's device. Raises DrKernelError where the folder, the study's or one of its shards'
+    belongs to another study, or had another identity or other tasks.
     """
     study, text = Path(config.run_dir), to_yaml(config)
     free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
-    for place in (folder, study):
-        _expect_same(place / "config.yaml", _flat, _flat(text), free)
     for place in (folder, study, *sorted(study.glob("shards/*"))):
+        _expect_same(place / CONFIG, _flat, _flat(text), free)
         _expect_same(place / IDENTITY, json.loads, identity)
         _expect_same(place / TASKS, _digests, {f"task {task.id}": task.digest for task in tasks})
     folder.mkdir(parents=True, exist_ok=True)
     describe(folder, text)
     write_text(folder / IDENTITY, json.dumps(identity, indent=1) + "\n")
     write_text(folder / TASKS, "".join(json.dumps(dataclasses.asdict(task)) + "\n" for task in tasks))
+
+
+def kept_tasks(folder: Path) -> list[Task]:
+    """The tasks that a study kept; none where it kept none. Fields of another version are left out."""
+    path, known = folder / TASKS, {item.name for item in dataclasses.fields(Task)}
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    found = (json.loads(line) for line in lines if line.strip())
+    return [Task(**{name: value for name, value in each.items() if name in known}) for each in found]
+
+
+def labels(folders: Sequence[str | Path]) -> list[str]:
+    """What tells the folders of some studies apart: their names, with as much of their paths as that takes.
+
+    >>> labels(["outputs/a"]), labels(["outputs/a/default", "outputs/b/default"])
+    (['a'], ['a/default', 'b/default'])
+    """
+    names = [Path(folder).name for folder in folders]
+    return names if len(set(names)) == len(names) else without_common_path([str(Path(folder)) for folder in folders])
+
+
+def without_common_path(names: Sequence[str]) -> list[str]:
+    """Without the path that all names begin with.
+
+    >>> without_common_path(["outputs/a/single", "outputs/a/managed"])
+    ['single', 'managed']
+    """
+    parts = [name.split("/") for name in names]
+    while len(names) > 1 and all(len(part) > 1 and part[0] == parts[0][0] for part in parts):
+        parts = [part[1:] for part in parts]
+    return ["/".join(part) for part in parts]
 
 
 def fingerprint(policy: str) -> str:
@@ -86,7 +117,7 @@ def _expect_same(
 
 
 def _flat(text: str) -> dict[str, Any]:
-    return flatten(yaml.safe_load(text))
+    return flatten(yaml.safe_load(without_snapshots(text)))
 
 
 def _digests(lines: str) -> dict[str, str]:

@@ -37,7 +37,9 @@ class Trials:
     over: dict[str, Tensor]
     """float64 [B, C], the speed-up over other baselines; NaN where a correct completion has no such figure."""
     turn: Tensor  # int64 [B, C], the place in its chain
-    alone: Tensor  # bool [B, C], the prompt held no earlier turn: such completions are independent of each other
+    alone: Tensor
+    """bool [B, C], completions whose prompts held no earlier turn: they are independent of each other. Of each trial
+    the first ones, as many as all trials have: how many more an early stop leaves depends on what they are."""
     roofline: Tensor  # float64 [B, C], the share of the GPU's limit; NaN where none is known or it is not correct
     tokens: Tensor  # float64 [B, C], sampled
     seconds: Tensor  # float64 [B, C], generating and judging
@@ -68,6 +70,9 @@ class Trials:
                 missing = [math.nan if record.verdict.ok else 0.0 for record in row]
                 found = [_speedup_over(record).get(name, none) for record, none in zip(row, missing, strict=True)]
                 values[b, : len(row)] = torch.tensor(found)
+        bare = flags["alone"].cumsum(1)
+        if rows:
+            flags["alone"] &= bare <= bare[:, -1].min().clamp(min=1)
         families = tuple(record.family for record in known.values())
         levels = tuple(record.level for record in known.values())
         groups = torch.tensor([place[task] for task, _ in rows], dtype=torch.int64)

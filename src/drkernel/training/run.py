@@ -178,7 +178,7 @@ class Run:
         if not path.exists():
             return
         texts = path.read_text(), to_yaml(self.config)
-        trees = (with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
+        trees = (with_defaults(yaml.safe_load(without_snapshots(text))) for text in texts)
         before, now = (flatten(tree) for tree in trees)
         expect_known(before.get("tasks.generator", DEFAULT), f"{path}: tasks.generator")
         for key in sorted(before.keys() | now.keys()):
@@ -339,6 +339,6 @@ def _not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _without_snapshots(text: str) -> str:
+def without_snapshots(text: str) -> str:
     """Paths into a snapshot of the code as paths from the repository's root; resubmission makes another snapshot."""
     return re.sub(r"(?<=: )/\S*/\.code/[0-9a-f]{12}/", "", text).replace(f"{REPOSITORY}/", "")

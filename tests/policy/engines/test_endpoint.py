@@ -1,6 +1,8 @@
 """Against a small real server. test_endpoint_vllm.py has vLLM's own."""
 
+import json
 import logging
+import re
 import time
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -139,6 +141,13 @@ def test_failures_are_made_good_so_often_and_no_more():
             ask(endpoint).result(timeout=10)
         assert len(server.requests) == 3
         assert ask(endpoint, "4").result(timeout=10).tokens == 14
+
+
+@pytest.mark.parametrize("reply", [{"choices": []}, {"error": {"message": "overloaded"}}, [1]], ids=str)
+def test_a_reply_that_is_none_is_shown_with_what_was_expected(reply):
+    found = re.escape(f"given up after 1 attempts: expected choices and usage, found {json.dumps(reply)}")
+    with serving(json.dumps(reply).encode(), retries=0) as (_, endpoint), pytest.raises(DrKernelError, match=found):
+        ask(endpoint).result(timeout=10)
 
 
 def test_a_hung_request_is_given_up_at_its_deadline():

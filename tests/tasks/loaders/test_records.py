@@ -128,3 +128,29 @@ def test_a_json_list_is_read_and_anything_else_is_named(tmp_path):
         path.write_text(text)
         with pytest.raises(DrKernelError, match=words):
             load_tasks(str(path), split="all")
+
+
+def test_a_table_of_another_encoding_is_named_with_its_line(tmp_path):
+    path = tmp_path / "own.jsonl"
+    lines = [json.dumps({"id": n, "source": RELU.format(n=n) + "# é"}, ensure_ascii=False) for n in range(2)]
+    path.write_bytes(f"{lines[0]}\n".encode() + lines[1].encode("latin-1"))
+    with pytest.raises(DrKernelError, match=r"own\.jsonl: line 2: not JSON: 'utf-8' codec can't decode byte 0xe9"):
+        load_tasks(str(path), split="all")
+
+
+def test_a_parquet_table_without_sources_is_named_with_the_columns_that_it_has(tmp_path):
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pyarrow.table({"task_name": ["a"], "pytorch": ["b"]}), path)
+    with pytest.raises(
+        DrKernelError, match=r"own\.parquet: .*expected 'source' with .*found \['pytorch', 'task_name'\]"
+    ):
+        load_tasks(str(path), split="all")
+
+
+def test_a_parquet_table_whose_pages_are_damaged_is_named(tmp_path):
+    path = tmp_path / "own.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([{"id": "a", "source": RELU.format(n=1)}]), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\0" * 60 + whole[64:])
+    with pytest.raises(DrKernelError, match=r"own\.parquet: not a parquet file: "):
+        load_tasks(str(path), split="all")

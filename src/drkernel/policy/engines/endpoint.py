@@ -318,10 +318,10 @@ class ChatEndpoint:
             choice, usage = reply["choices"][0], reply["usage"]
             text, why = choice["message"]["content"], choice.get("finish_reason")
             counts = usage["prompt_tokens"], usage["completion_tokens"]
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise _Retryable(f"the reply has no {error}") from None
-        if not isinstance(text, (str, type(None))) or not all(type(count) is int for count in counts):
-            raise _Retryable("the reply's text or its token counts are of another type")
+            if not isinstance(text, (str, type(None))) or not all(type(count) is int for count in counts):
+                raise TypeError
+        except (KeyError, IndexError, TypeError, AttributeError):
+            raise _Retryable(self._hide(f"expected choices and usage, found {json.dumps(reply)[:200]}")) from None
         self._count(replies=1, prompt_tokens=counts[0], tokens=counts[1])
         return Reply(text or "", *counts, seconds, why not in ("length", "content_filter"))
 

@@ -30,6 +30,8 @@ _COLUMNS = (
     *("data_source", "reward_model", "extra_info", "original_python_code", "uuid"),
     *("module_name", "repo_name", "code", "name", "problem_id"),
 )
+_SOURCES = ("source", "reward_model", "original_python_code", "code")
+_WANTED = "expected 'source' with 'id', 'reward_model.ground_truth', 'original_python_code' or 'code'"
 _KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops", "data_source")
 
 
@@ -110,13 +112,14 @@ def read_hub(dataset: str) -> list[Task]:
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, Record]]:
-    with open(path, encoding="utf-8-sig") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    record = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise DrKernelError(f"task file {path}: line {number}: not JSON: {error.msg}") from error
+                    record = json.loads(line.decode("utf-8-sig"))
+                except ValueError as error:  # not JSON, or not UTF-8
+                    said = getattr(error, "msg", error)
+                    raise DrKernelError(f"task file {path}: line {number}: not JSON: {said}") from error
                 yield f"line {number}", record
 
 
@@ -136,11 +139,14 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
 
     try:
         file = parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        if not any(name in names for name in _SOURCES):
+            raise DrKernelError(f"task file {path}: no column with reference sources: {_WANTED}, found {sorted(names)}")
+        columns = [name for name in names if name in _COLUMNS]
+        rows = (row for batch in file.iter_batches(batch_size=1024, columns=columns) for row in batch.to_pylist())
+        yield from ((f"row {number}", row) for number, row in enumerate(rows))
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise DrKernelError(f"task file {path}: not a parquet file: {error}") from error
-    columns = [name for name in file.schema_arrow.names if name in _COLUMNS]
-    rows = (row for batch in file.iter_batches(batch_size=1024, columns=columns) for row in batch.to_pylist())
-    yield from ((f"row {number}", row) for number, row in enumerate(rows))
+        raise DrKernelError(f"task file {path}: not a parquet file: {' '.join(str(error).split())}") from error
 
 
 READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {
@@ -173,8 +179,7 @@ def _task(record: Record, place: str) -> Found:
         or record.get("code")
     )
     if not isinstance(source, str):
-        wanted = "'source' with 'id', 'reward_model.ground_truth', 'original_python_code' or 'code'"
-        raise DrKernelError(f"{place}: no reference source: expected {wanted}, found {sorted(record)}")
+        raise DrKernelError(f"{place}: no reference source: {_WANTED}, found {sorted(record)}")
     digest = hashlib.sha256(source.encode()).hexdigest()
     origin = record.get("data_source") or ("coldstart" if "original_python_code" in record else "kernelbench")
     number = next((extra[key] for key in ("uuid", "problem_id") if extra.get(key) is not None), digest[:8])
