@@ -38,6 +38,16 @@ CODES = (
     )
     .replace("return []", "return [codes, width]")
 )
+ROUNDS = SOURCE.format(
+    sizes="rows = 4096\nwidth = 512\nrounds = 400",
+    names="x",
+    result="next(x for r in range(self.rounds + 1) if r == self.rounds or (x := (x @ self.a).tanh()) is None)",
+    inputs="torch.rand(rows, width)",
+).replace(
+    "def forward",
+    "def __init__(self, width, rounds):\n        super().__init__()\n        self.rounds = rounds\n        "
+    "self.a = nn.Parameter(torch.randn(width, width))\n\n    def forward",
+).replace("return []", "return [width, rounds]")
 SMALL = SOURCE.format(sizes="n = 64", names="x", result="x * 2", inputs="torch.rand(n, n)")
 
 
@@ -63,6 +73,12 @@ def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
 
 def test_a_size_that_weights_alone_have_is_long_once():
     assert [sizes["codes"] for sizes in longest(CODES)].count(8192) == 1
+
+
+def test_a_number_of_rounds_is_large_once():
+    task = shrink.fit(Task("t", ROUNDS))
+    assert task.small["rounds"] < 200  # 800 operators are too many for an interpreter, in each case
+    assert [sizes["rounds"] for sizes in longest(ROUNDS)].count(400) == 1
 
 
 def test_what_is_small_already_has_no_longer_shape():

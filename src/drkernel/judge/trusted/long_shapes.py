@@ -3,7 +3,8 @@
 At small sizes many a loop over blocks goes round once, and a block of a fixed size covers a row that it does not cover
 at the published size. So each size that inputs have is once as long as in the published task, or as long as is cheap:
 where the reference's cost grows as that size, and not as its square, that is the published size. So is a size that
-weights alone have, as a table of codes or words.
+weights alone have, as a table of codes or words, and a number of rounds: who leaves out some of many is right where
+they are few.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from drkernel.judge.trusted import lift, shrink
 from drkernel.judge.trusted.distinct_sizes import halved
-from drkernel.judge.trusted.same_calls import are_same
+from drkernel.judge.trusted.same_calls import are_same, calls_of
 from drkernel.judge.trusted.size_cost import Cost, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -23,8 +24,10 @@ MOST = Cost(2**16, 2**17, 2e7)
 """What one forward of the reference may cost."""
 _LONGER = 4
 """Times as long as in the small task, at least."""
-_SHAPES, _OF_WEIGHTS = 3, 1
-"""Sizes of inputs, and of weights alone, that are tried at most: those that grow most."""
+_MORE_ROUNDS = 2
+"""The same of a number of rounds."""
+_SHAPES, _OF_WEIGHTS, _OF_ROUNDS = 3, 1, 1
+"""Sizes of inputs, of weights alone, and numbers of rounds, that are tried at most: those that grow most."""
 _FEW, _FEWEST = 8, 2
 """What the other sizes are lowered to; the second where it is too dear else, as it is with those of the small task."""
 
@@ -44,8 +47,17 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     chosen = [name for name in ranked if name in names][:_SHAPES]
     others = (name for name in ranked if name not in names and _sizes_weights(task, base, name, seed))
     chosen += itertools.islice(others, _OF_WEIGHTS)
+    rounds = (name for name in small if name not in {*chosen, *names} and full[name] >= _MORE_ROUNDS * small[name])
+    chosen += itertools.islice((name for name in rounds if _is_number_of_rounds(task, base, name)), _OF_ROUNDS)
     found = (next(_with_long(task, base, full[name], name, names, seed), None) for name in chosen)
     return [reference for reference in found if reference is not None]
+
+
+def _is_number_of_rounds(task: Task, base: Reference, name: str) -> bool:
+    """Whether loops go round more often where a constant alone is larger."""
+    other = Reference(task, {**base.constants, name: _MORE_ROUNDS * base.constants[name]})
+    before, after = calls_of(base), calls_of(other)
+    return before is not None and after is not None and len(before.operators) < len(after.operators)
 
 
 def _sizes_weights(task: Task, base: Reference, name: str, seed: int) -> bool:
@@ -64,7 +76,8 @@ def _with_long(
     small = base.constants
     few, fewest = (small | {n: halved(small[n], cap) for n in names} for cap in (_FEW, _FEWEST))
     lowered = few, small, fewest
-    while size >= _LONGER * small[name]:
+    least = (_LONGER if name in names else _MORE_ROUNDS) * small[name]
+    while size >= least:
         tried: list[dict[str, int]] = []
         for others in lowered:
             constants = {**others, name: size}
