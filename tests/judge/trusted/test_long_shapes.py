@@ -38,16 +38,20 @@ CODES = (
     )
     .replace("return []", "return [codes, width]")
 )
-ROUNDS = SOURCE.format(
-    sizes="rows = 4096\nwidth = 512\nrounds = 400",
-    names="x",
-    result="next(x for r in range(self.rounds + 1) if r == self.rounds or (x := (x @ self.a).tanh()) is None)",
-    inputs="torch.rand(rows, width)",
-).replace(
-    "def forward",
-    "def __init__(self, width, rounds):\n        super().__init__()\n        self.rounds = rounds\n        "
-    "self.a = nn.Parameter(torch.randn(width, width))\n\n    def forward",
-).replace("return []", "return [width, rounds]")
+ROUNDS = (
+    SOURCE.format(
+        sizes="rows = 4096\nwidth = 512\nrounds = 400",
+        names="x",
+        result="next(x for r in range(self.rounds + 1) if r == self.rounds or (x := (x @ self.a).tanh()) is None)",
+        inputs="torch.rand(rows, width)",
+    )
+    .replace(
+        "def forward",
+        "def __init__(self, width, rounds):\n        super().__init__()\n        self.rounds = rounds\n        "
+        "self.a = nn.Parameter(torch.randn(width, width))\n\n    def forward",
+    )
+    .replace("return []", "return [width, rounds]")
+)
 SMALL = SOURCE.format(sizes="n = 64", names="x", result="x * 2", inputs="torch.rand(n, n)")
 
 

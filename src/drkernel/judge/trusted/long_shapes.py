@@ -24,8 +24,9 @@ MOST = Cost(2**16, 2**17, 2e7)
 """What one forward of the reference may cost."""
 _LONGER = 4
 """Times as long as in the small task, at least."""
-_MORE_ROUNDS = 2
-"""The same of a number of rounds."""
+_MORE_ROUNDS, _MOST_CALLS = 2, 1024
+"""The same of a number of rounds, and how many operators of the reference they are at most: an interpreter launches
+each."""
 _SHAPES, _OF_WEIGHTS, _OF_ROUNDS = 3, 1, 1
 """Sizes of inputs, of weights alone, and numbers of rounds, that are tried at most: those that grow most."""
 _FEW, _FEWEST = 8, 2
@@ -47,9 +48,10 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     chosen = [name for name in ranked if name in names][:_SHAPES]
     others = (name for name in ranked if name not in names and _sizes_weights(task, base, name, seed))
     chosen += itertools.islice(others, _OF_WEIGHTS)
-    rounds = (name for name in small if name not in {*chosen, *names} and full[name] >= _MORE_ROUNDS * small[name])
-    chosen += itertools.islice((name for name in rounds if _is_number_of_rounds(task, base, name)), _OF_ROUNDS)
-    found = (next(_with_long(task, base, full[name], name, names, seed), None) for name in chosen)
+    more = (name for name in small if name not in {*chosen, *names} and full[name] >= _MORE_ROUNDS * small[name])
+    rounds = list(itertools.islice((name for name in more if _is_number_of_rounds(task, base, name)), _OF_ROUNDS))
+    chosen += rounds
+    found = (next(_with_long(task, base, full[name], name, names, seed, name in rounds), None) for name in chosen)
     return [reference for reference in found if reference is not None]
 
 
@@ -58,6 +60,11 @@ def _is_number_of_rounds(task: Task, base: Reference, name: str) -> bool:
     other = Reference(task, {**base.constants, name: _MORE_ROUNDS * base.constants[name]})
     before, after = calls_of(base), calls_of(other)
     return before is not None and after is not None and len(before.operators) < len(after.operators)
+
+
+def _has_many_calls(task: Task, constants: dict[str, int]) -> bool:
+    calls = calls_of(Reference(task, constants))
+    return calls is None or len(calls.operators) > _MOST_CALLS
 
 
 def _sizes_weights(task: Task, base: Reference, name: str, seed: int) -> bool:
@@ -70,13 +77,17 @@ def _sizes_weights(task: Task, base: Reference, name: str, seed: int) -> bool:
 
 
 def _with_long(
-    task: Task, base: Reference, size: int, name: str, names: Sequence[str], seed: int
+    task: Task, base: Reference, size: int, name: str, names: Sequence[str], seed: int, rounds: bool
 ) -> Iterator[Reference]:
-    """References whose size `name` is `size`, or what halvings make of it; the longest first."""
+    """References whose size `name` is `size`, or what halvings make of it; the longest first.
+
+    Args:
+        rounds: whether it is a number of rounds.
+    """
     small = base.constants
     few, fewest = (small | {n: halved(small[n], cap) for n in names} for cap in (_FEW, _FEWEST))
     lowered = few, small, fewest
-    least = (_LONGER if name in names else _MORE_ROUNDS) * small[name]
+    least = (_MORE_ROUNDS if rounds else _LONGER) * small[name]
     while size >= least:
         tried: list[dict[str, int]] = []
         for others in lowered:
@@ -85,7 +96,7 @@ def _with_long(
                 continue
             tried.append(constants)
             cost = planned_cost(task, constants)
-            if cost is None or cost.exceeds(MOST) or cost.undefined:
+            if cost is None or cost.exceeds(MOST) or cost.undefined or (rounds and _has_many_calls(task, constants)):
                 continue
             with contextlib.suppress(DrKernelError):
                 reference = Reference(task, constants)
