@@ -4,7 +4,8 @@ At small sizes many a loop over blocks goes round once, and a block of a fixed s
 at the published size. So each size that inputs have is once as long as in the published task, or as long as is cheap:
 where the reference's cost grows as that size, and not as its square, that is the published size. So is a size that
 weights alone have, as a table of codes or words, and a number of rounds: who leaves out some of many is right where
-they are few.
+they are few. So is a batch of two or three, as long as a reference may be at all: who answers three rows is right at
+the hidden shapes, too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _MORE_ROUNDS, _MOST_CALLS = 2, 1024
 each."""
 _SHAPES, _OF_WEIGHTS, _OF_ROUNDS = 3, 1, 1
 """Sizes of inputs, of weights alone, and numbers of rounds, that are tried at most: those that grow most."""
+_BATCH, _BATCHES = 4, 1
+"""A batch that is small has at least so many rows once; and how many sizes are taken for one."""
 _FEW, _FEWEST = 8, 2
 """What the other sizes are lowered to; the second where it is too dear else, as it is with those of the small task."""
 
@@ -40,9 +43,11 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
         base: at the small sizes.
         names: the constants that size inputs.
     """
-    if lift.network_sizes(task.source):
-        return []  # the submission has copies of these numbers, which were made smaller
     small, full = base.constants, published.constants
+    batches = (name for name in names if small[name] < _BATCH < full[name])
+    longer = [found for name in batches if (found := _with_batch(task, base, full[name], name, seed))][:_BATCHES]
+    if lift.network_sizes(task.source):
+        return longer  # the submission has copies of other numbers, which were made smaller
     growth = {name: full[name] / size for name, size in small.items() if size > 1 and full[name] >= _LONGER * size}
     ranked = sorted(growth, key=lambda name: -growth[name])
     chosen = [name for name in ranked if name in names][:_SHAPES]
@@ -52,7 +57,26 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     rounds = list(itertools.islice((name for name in more if _is_number_of_rounds(task, base, name)), _OF_ROUNDS))
     chosen += rounds
     found = (next(_with_long(task, base, full[name], name, names, seed, name in rounds), None) for name in chosen)
-    return [reference for reference in found if reference is not None]
+    return [*(reference for reference in found if reference is not None), *longer]
+
+
+def _with_batch(task: Task, base: Reference, size: int, name: str, seed: int) -> Reference | None:
+    """The reference with a size of _BATCH or more instead of one below it."""
+    while size >= _BATCH:
+        other = Reference(task, {**base.constants, name: size})
+        cost = planned_cost(task, other.constants)
+        if cost and not cost.exceeds(shrink.MOST) and not cost.undefined and _runs(other, seed):
+            return other
+        size = halved(size, size // 2)
+    return None
+
+
+def _runs(reference: Reference, seed: int) -> bool:
+    """Whether it is finite, and makes the calls that it makes at the published sizes."""
+    with contextlib.suppress(DrKernelError):
+        outputs = reference.forward(reference.model(seed).eval(), reference.inputs(seed))
+        return shrink.finite(outputs) and are_same(reference, loops=False)
+    return False
 
 
 def _is_number_of_rounds(task: Task, base: Reference, name: str) -> bool:
@@ -98,9 +122,6 @@ def _with_long(
             cost = planned_cost(task, constants)
             if cost is None or cost.exceeds(MOST) or cost.undefined or (rounds and _has_many_calls(task, constants)):
                 continue
-            with contextlib.suppress(DrKernelError):
-                reference = Reference(task, constants)
-                outputs = reference.forward(reference.model(seed).eval(), reference.inputs(seed))
-                if shrink.finite(outputs) and are_same(reference, loops=False):
-                    yield reference
+            if _runs(reference := Reference(task, constants), seed):
+                yield reference
         size = halved(size, size // 2)
