@@ -354,7 +354,9 @@ def test_a_recurrent_network_remembers_where_it_began(forward):
         assert float((near - right).norm() / right.norm()) < 1e-3
 
 
-def test_matrices_stay_where_each_round_shows():
-    reference = Reference(Task("t", LOOP.format(forward=BY_HAND.replace("torch.tanh(", "h + 0.01 * torch.tanh("))))
+@pytest.mark.parametrize(("sum_of", "precision"), [("h + 0.01 * ", "ieee"), ("", "low")])
+def test_matrices_stay_where_each_round_shows_or_16_bits_round_it_away(sum_of, precision):
+    source = LOOP.format(forward=BY_HAND.replace("torch.tanh(", f"{sum_of}torch.tanh("))
+    reference = Reference(Task("t", source, precision=precision))
     model = reference_model.build(reference, 1, Perturbation.OVERWRITE).model
     assert float(model.b.weight.norm(dim=1).mean()) < 1

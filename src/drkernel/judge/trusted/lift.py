@@ -155,6 +155,9 @@ def _holding_sizes(statement: ast.stmt) -> list[ast.AST]:
     """The parts of a statement whose numbers are sizes."""
     if isinstance(statement, ast.FunctionDef):
         return [statement] if statement.name in INPUTS else []
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+        values = statement.value.elts if isinstance(statement.value, ast.Tuple) else []
+        return [each for value in values for each in _lists(value)]
     if not _names(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return []
     match statement.value:

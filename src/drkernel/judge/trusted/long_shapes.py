@@ -45,7 +45,8 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     """
     small, full = base.constants, published.constants
     batches = (name for name in names if small[name] < _BATCH < full[name])
-    longer = [found for name in batches if (found := _with_batch(task, base, full[name], name, seed))][:_BATCHES]
+    larger = (_with_batch(task, base, full[name], name, seed) for name in batches)
+    longer = [other for other in larger if other][:_BATCHES]
     if lift.network_sizes(task.source):
         return longer  # the submission has copies of other numbers, which were made smaller
     growth = {name: full[name] / size for name, size in small.items() if size > 1 and full[name] >= _LONGER * size}

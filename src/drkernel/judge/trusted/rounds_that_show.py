@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.trusted.formats import PRODUCTS
+from drkernel.judge.trusted.rounding import OPERANDS, UNIT
 from drkernel.judge.trusted.weight_perturbation import assign, scaled_rows, share_that_differs
+from drkernel.types import Precision
 
 _ROUNDS = 16
 """Loops of fewer rounds forget little."""
@@ -30,17 +32,24 @@ _MOST, _TRIES = 4.0, 7
 """The largest L2 norm of rows that is tried, and how many norms are."""
 _DISTURBED = 2.0**-10
 """By how much of their size the products of early rounds are changed."""
-_SHOWS, _GROWS = 2.0**-10, 2.0**8
-"""Times as much outputs change at least where early rounds show, and at most where rounding errors do not decide."""
+_SHOWS, _GROWS, _VAGUE = 2.0**-10, 2.0**8, 2.0**-9
+"""Times as much outputs change at least where early rounds show, and at most; less where an operator's rounding error
+would become more than the last."""
 
 
-def that_remember(model: nn.Module, outputs: Callable[[nn.Module, int], object]) -> dict[str, Tensor]:
+def that_remember(
+    model: nn.Module, outputs: Callable[[nn.Module, int], object], precision: Precision
+) -> dict[str, Tensor]:
     """Larger matrices for a network in whose outputs early rounds of a loop do not show; nothing for others.
 
     Args:
         model: its weights are perturbed.
         outputs: of a model, to the inputs of a draw.
+        precision: of the task.
     """
+    most = min(_GROWS, _VAGUE / max(UNIT[precision], OPERANDS[precision]))
+    if most < 1.0:  # what 16 bits round away, no weights show
+        return {}
     was_training = model.training
     model.eval()
     with _steps_apart():
@@ -50,13 +59,15 @@ def that_remember(model: nn.Module, outputs: Callable[[nn.Module, int], object])
         ends = {name: used.numbers[name] // _EARLY for name in (*often[:1], *often[-1:])}
         kept = {name: weight.detach().clone() for name, weight in model.named_parameters() if name in used.numbers}
         try:
-            return _larger(model, kept, lambda: _effects(model, outputs, ends)) if ends else {}
+            return _larger(model, kept, lambda: _effects(model, outputs, ends), most) if ends else {}
         finally:
             assign(model, kept)
             model.train(was_training)
 
 
-def _larger(model: nn.Module, kept: Mapping[str, Tensor], effects: Callable[[], list[float]]) -> dict[str, Tensor]:
+def _larger(
+    model: nn.Module, kept: Mapping[str, Tensor], effects: Callable[[], list[float]], most: float
+) -> dict[str, Tensor]:
     """The smallest matrices that are found under which early rounds show; else the largest under which errors do not
     grow."""
     if not min(effects()) < _SHOWS:
@@ -66,7 +77,7 @@ def _larger(model: nn.Module, kept: Mapping[str, Tensor], effects: Callable[[], 
         gain = math.sqrt(low * high)
         assign(model, larger := scaled_rows(kept, gain))
         found = effects()
-        if not max(found) <= _GROWS:
+        if not max(found) <= most:
             high = gain
         elif min(found) < _SHOWS:
             low = gain
