@@ -24,8 +24,8 @@ from drkernel.judge.trusted.rounding import OPERANDS, UNIT
 from drkernel.judge.trusted.weight_perturbation import assign, scaled_rows, share_that_differs
 from drkernel.types import Precision
 
-_ROUNDS = 16
-"""Loops of fewer rounds forget little."""
+_ROUNDS, _MOST_PRODUCTS = 16, 1024
+"""Loops of fewer rounds forget little. Networks of more products take too long: they run some twenty times."""
 _EARLY = 4
 """The early rounds are the first of so many parts."""
 _MOST, _TRIES = 4.0, 7
@@ -56,6 +56,8 @@ def that_remember(
         with _Products(model) as used:
             outputs(model, 0)
         often = [name for name, number in used.numbers.items() if number >= _ROUNDS]
+        if used.numbers.total() > _MOST_PRODUCTS:
+            return {}
         ends = {name: used.numbers[name] // _EARLY for name in (*often[:1], *often[-1:])}
         kept = {name: weight.detach().clone() for name, weight in model.named_parameters() if name in used.numbers}
         try:
@@ -121,7 +123,8 @@ class _Products(TorchDispatchMode):
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    """The same for a matrix and its transpose; not for the matrices of a layer that share one storage."""
+    return tensor.data_ptr()
 
 
 @contextlib.contextmanager
