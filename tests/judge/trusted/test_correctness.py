@@ -322,3 +322,41 @@ def test_a_matrix_of_small_numbers_is_large_enough_that_activations_are_no_lines
     model = nn.Linear(24, 96)
     nn.init.trunc_normal_(model.weight, std=0.02)
     assert weight_perturbation.perturbed(model, 1)["weight"].norm(dim=1).mean() > 0.4
+
+
+LOOP = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(16, 32), nn.Linear(32, 32)
+        self.lstm = nn.LSTM(16, 32, 2)
+    def forward(self, x, h):
+        {forward}
+def get_inputs():
+    return [torch.rand(64, 8, 16), torch.rand(2, 8, 32)]
+def get_init_inputs():
+    return []
+"""
+BY_HAND = "h = h[0]\n        for y in x: h = torch.tanh(self.a(y) + self.b(h))\n        return h"
+
+
+@pytest.mark.parametrize("forward", [BY_HAND, "return self.lstm(x, (h, h))[0][-1]"])
+def test_a_recurrent_network_remembers_where_it_began(forward):
+    """With PyTorch's default weights what was told forty steps before is below rounding."""
+    reference = Reference(Task("t", LOOP.format(forward=forward)))
+    for seed in range(3):
+        model = reference_model.build(reference, seed, Perturbation.OVERWRITE).model
+        x, h = reference.inputs(seed)
+        right, near, wrong = (reference.forward(model, given) for given in ([x, h], [x * (1 + 1e-6), h], [x, 0 * h]))
+        assert float((wrong - right).norm() / right.norm()) > 1e-5
+        assert float((near - right).norm() / right.norm()) < 1e-3
+
+
+@pytest.mark.parametrize(("sum_of", "precision"), [("h + 0.01 * ", "ieee"), ("", "low")])
+def test_matrices_stay_where_each_round_shows_or_16_bits_round_it_away(sum_of, precision):
+    source = LOOP.format(forward=BY_HAND.replace("torch.tanh(", f"{sum_of}torch.tanh("))
+    reference = Reference(Task("t", source, precision=precision))
+    model = reference_model.build(reference, 1, Perturbation.OVERWRITE).model
+    assert float(model.b.weight.norm(dim=1).mean()) < 1

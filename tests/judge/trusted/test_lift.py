@@ -59,6 +59,17 @@ def test_sizes_in_lists_and_tuples_have_a_constant_each(top):
     assert Reference(lifted, {"SIZE_32": 4}).inputs(0)[0].shape == (4, 4096)
 
 
+def test_sizes_in_lists_that_are_assigned_together_have_a_constant_each():
+    lifted = lift.lift(source("depth, sizes = 50, [64, 4096]", "torch.rand(8, 8)", model="pass"))
+    assert constants(lifted) == {"depth": 50, "SIZE_64": 64, "SIZE_4096": 4096}
+
+
+@pytest.mark.parametrize("top", ["sizes = [4096] * 16", "sizes = 16 * [4096]", "sizes = (64,) * 2 + (4096,)"])
+def test_sizes_in_repeated_lists_have_a_constant_and_the_number_of_them_has_none(top):
+    lifted = lift.lift(source(top, "torch.rand(8, 8)", model="pass"))
+    assert constants(lifted) == ({"SIZE_4096": 4096, "SIZE_64": 64} if "64," in top else {"SIZE_4096": 4096})
+
+
 @pytest.mark.parametrize("top", ["c = {'width': 4096, 64: 1}", "c = dict(width=4096)"])
 def test_sizes_in_dicts_have_a_constant_each(top):
     assert constants(lift.lift(source(top, "torch.rand(c['width'])"))) == {"SIZE_4096": 4096}

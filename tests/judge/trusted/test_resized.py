@@ -50,3 +50,12 @@ def test_a_reference_that_keeps_a_size_itself_is_asked_at_none(first):
 
 def test_a_model_that_takes_one_size_alone_is_asked_at_none():
     assert sizes("x = x.view(12, -1)") == []
+
+
+def test_loops_go_round_as_often_as_at_the_sizes_that_are_asked_otherwise():
+    """Who unrolls a loop is wrong at small sizes already where it goes round less often there."""
+    loop = "for _ in range(WIDTH):\n            x = x.cos()"
+    task = Task("t", SOURCE.format(first=loop, then="", told="").replace("WIDTH = 12, 16", "WIDTH = 12, 64"))
+    base = Reference(task, {"WIDTH": 16})
+    found = resized.references(base, base, [Reference(task, {"BATCH": 13, "WIDTH": 16})], 0)
+    assert [reference.constants["BATCH"] for reference in found] == [13, 6]

@@ -155,16 +155,28 @@ def _holding_sizes(statement: ast.stmt) -> list[ast.AST]:
     """The parts of a statement whose numbers are sizes."""
     if isinstance(statement, ast.FunctionDef):
         return [statement] if statement.name in INPUTS else []
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+        values = statement.value.elts if isinstance(statement.value, ast.Tuple) else []
+        return [each for value in values for each in _lists(value)]
     if not _names(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return []
     match statement.value:
         case ast.Tuple() | ast.List():
             return [statement.value]
+        case ast.BinOp():
+            return _lists(statement.value)
         case ast.Dict(values=values):
             return list(values)
         case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
             return [keyword.value for keyword in keywords]
     return []
+
+
+def _lists(node: ast.expr) -> list[ast.AST]:
+    """The lists and tuples of a repetition or a sum: `[64] * 2 + [128]`. How often they are repeated is no size."""
+    if isinstance(node, ast.BinOp):
+        return _lists(node.left) + _lists(node.right)
+    return [node] if isinstance(node, (ast.Tuple, ast.List)) else []
 
 
 def _rewritten(source: str, body: list[ast.stmt], changes: Mapping[ast.expr, str], sizes: dict[str, int]) -> str:

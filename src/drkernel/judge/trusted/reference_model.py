@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
+from drkernel.judge.trusted.rounds_that_show import that_remember
 from drkernel.judge.trusted.weight_perturbation import (
     FOLLOWS,
     assign,
@@ -71,7 +72,8 @@ def build(
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
         of_norms = of_a_batch(model, lambda: outputs(model, 0))
-        assign(model, of_norms or ({} if wide else that_keep_values(model, outputs)))
+        given = model, outputs, reference.task.precision
+        assign(model, of_norms or ({} if wide else that_keep_values(model, outputs) or that_remember(*given)))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built
 

@@ -61,6 +61,8 @@ class _Kept:
     def __init__(self, base: Reference, seed: int, masked: bool):
         self._base, self._seed, self._masked = base, seed, masked
         self._model: torch.nn.Module | None = None
+        self._loops = are_same(base)
+        """Whether loops must go round as often. Who unrolls one is wrong at `base` where it goes round less often."""
 
     def is_told_nothing_of(self, sizes: Mapping[str, int]) -> bool:
         """Whether these sizes are those of inputs, and not of what the constructor is given."""
@@ -82,7 +84,7 @@ class _Kept:
                 self._model = model
             first = self._run(self._base.model(self._seed).eval(), inputs)
             kept = finite(first, self._masked) and _same(first, self._run(self._model, inputs))
-            return kept and are_same(self._with(sizes))
+            return kept and are_same(self._with(sizes), self._loops)
         return False
 
     def _with(self, sizes: Mapping[str, int]) -> Reference:

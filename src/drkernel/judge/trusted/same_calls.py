@@ -111,11 +111,15 @@ def are_same(reference: Reference, loops: bool = True) -> bool:
     Args:
         loops: whether its loops must go round as often, too. Who unrolls a loop is right at the published sizes.
     """
-    published = published_calls(reference.task)
-    found = _calls_of(reference.task.source, reference.task.entry_point, tuple(reference.constants.items()))
+    published, found = published_calls(reference.task), calls_of(reference)
     if published is None or found is None:
         return True
     return found.are_of(published) and (not loops or len(found.operators) == len(published.operators))
+
+
+def calls_of(reference: Reference) -> Calls | None:
+    """What it does at its sizes; None where it does not run without data."""
+    return _calls_of(reference.task.source, reference.task.entry_point, tuple(reference.constants.items()))
 
 
 def published_calls(task: Task) -> Calls | None:

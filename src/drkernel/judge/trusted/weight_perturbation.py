@@ -120,7 +120,7 @@ def that_keep_values(model: nn.Module, outputs: Callable[[nn.Module, int], objec
     if not (before := share_that_follows(model, outputs)) < FOLLOWS:
         return {}
     kept = {name: matrix.clone() for name, matrix in _matrices(model).items()}
-    larger = {name: _kaiming(matrix) for name, matrix in kept.items()}
+    larger = scaled_rows(kept, math.sqrt(2))
     assign(model, larger)
     after = share_that_follows(model, outputs)
     assign(model, kept)
@@ -135,7 +135,7 @@ def share_that_follows(model: nn.Module, outputs: Callable[[nn.Module, int], obj
     was_training = model.training
     try:
         model.eval()
-        return _share_that_differs(outputs(model, 0), outputs(model, 1))
+        return share_that_differs(outputs(model, 0), outputs(model, 1))
     finally:
         model.train(was_training)
 
@@ -147,7 +147,7 @@ def _matrices(model: nn.Module) -> dict[str, Tensor]:
     return {name: weight.detach() for name, weight in model.named_parameters() if name in names}
 
 
-def _share_that_differs(first: object, second: object) -> float:
+def share_that_differs(first: object, second: object) -> float:
     """Of the size of floating outputs; NaN where they are all 0 or not finite, infinite where their shapes differ."""
     both = [[v.double() for _, v in leaves(some) if isinstance(v, Tensor) and is_float(v)] for some in (first, second)]
     if [value.shape for value in both[0]] != [value.shape for value in both[1]]:
@@ -157,9 +157,10 @@ def _share_that_differs(first: object, second: object) -> float:
     return math.sqrt(square(a - b for a, b in zip(*both, strict=True)) / size) if size else math.nan
 
 
-def _kaiming(matrix: Tensor) -> Tensor:
-    row = _row_of(matrix)
-    return matrix * max(1.0, math.sqrt(2) / row) if row else matrix
+def scaled_rows(matrices: Mapping[str, Tensor], norm: float) -> dict[str, Tensor]:
+    """Matrices whose rows have this L2 norm, but for those that have more."""
+    rows = {name: _row_of(matrix) for name, matrix in matrices.items()}
+    return {name: matrix * max(1.0, norm / rows[name]) if rows[name] else matrix for name, matrix in matrices.items()}
 
 
 def _row_of(matrix: Tensor) -> float:
