@@ -118,6 +118,20 @@ def test_what_programs_without_data_access_is_believed_of_a_steady_kernel_that_g
         assert microseconds(**fields) >= 0.99 * as_the_data_grow
 
 
+def test_programs_that_all_do_the_same_steps_tell_of_all_though_some_move_less_than_others():
+    few = {"full_moved": 4096.0, "even": True}
+    assert microseconds(**few) == pytest.approx(microseconds(), rel=0.01)
+    as_the_data_grow = microseconds(full_accesses=0.0)
+    for fields in ({"full_accesses": 4096 * 5.0}, {"full_calls": 2.0}, {"full_accesses": 0.0}):
+        assert microseconds(**few | fields) >= 0.99 * as_the_data_grow
+
+
+def test_of_such_programs_masked_lanes_count_as_they_are_executed_by_each():
+    full = dataclasses.replace(TOLD, programs=4096, arithmetic=100.0, dense_arithmetic=8e6)
+    told = lambda *alike: joined(OpTrace([TOLD]), OpTrace([full]), False, steps={"k"}, alike=alike).rows[0]
+    assert told("k").full_arithmetic == 8e6 and told().full_arithmetic == 100.0
+
+
 def test_no_kernel_is_steady_where_the_host_reads_numbers_back():
     full = OpTrace([dataclasses.replace(TOLD, programs=4096)])
     assert joined(OpTrace([TOLD]), full, False, steps={"k"}).rows[0].steady
