@@ -19,6 +19,7 @@ from drkernel.judge.boundary import sandbox
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.devices.simulated import backend, examiner
 from drkernel.judge.devices.simulated.examiner import SimulatedExaminer
+from drkernel.judge.trusted import runner_client
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.runner_client import RunnerClient, reading
 from drkernel.judge.trusted.verdicts import judge_failure
@@ -185,6 +186,8 @@ def test_memory_that_the_judge_lacks_is_not_the_fault_of_who_sent_something(erro
 class Late:
     """A runner that replies at the second attempt, after it has waited for a processor."""
 
+    handshake = None
+
     def __init__(self, starved_s: float):
         self.starved, self.asked = starved_s, []
 
@@ -220,8 +223,46 @@ def test_a_submission_that_starves_itself_gets_its_time_twice_at_most():
     assert client.collect() == {}
     with pytest.raises(DeadlineExceeded):
         client.collect()
-    assert client._end - before == pytest.approx(15.0)
+    assert client._end - before == pytest.approx(15.0, abs=0.05)
     assert process.asked
+
+
+class Prompt(Late):
+    """A runner that replies after a time, by a clock of its own."""
+
+    def __init__(self, takes_s: float, monkeypatch: pytest.MonkeyPatch):
+        super().__init__(0.0)
+        self.takes, self.now = takes_s, 1000.0
+        monkeypatch.setattr(runner_client, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def receive_reply(self, deadline):
+        self.asked.append(deadline - self.now)
+        self.now += self.takes
+        return {}
+
+
+@pytest.mark.parametrize("works", ["before requests", "while they are answered"])
+def test_time_that_the_examiner_takes_itself_does_not_count_up_to_that_of_all_replies(works, monkeypatch):
+    process = Prompt(0.0, monkeypatch)
+    client = RunnerClient(process, timeout_s=5.0, budget_factor=2.0)
+    for _ in range(7):
+        process.now += 2.0 if works == "before requests" else 0.0
+        client.post("call")
+        process.now += 2.0 if works == "while they are answered" else 0.0
+        client.collect()
+    assert process.asked == pytest.approx([5.0] * 7), "10 s of 14 do not count"
+    process.now += 2.0
+    client.post("call")
+    assert client.collect() == {} and process.asked[-1] == pytest.approx(4.0)
+
+
+def test_time_for_which_the_examiner_waits_counts(monkeypatch):
+    process = Prompt(2.0, monkeypatch)
+    client = RunnerClient(process, timeout_s=5.0, budget_factor=2.0)
+    for _ in range(5):
+        client.post("call")
+        client.collect()
+    assert process.asked == pytest.approx([5.0, 5.0, 5.0, 4.0, 2.0])
 
 
 def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:

@@ -186,7 +186,7 @@ def choose_workers(workers: int | None, device: str, gpus: Sequence[str | int] |
 def longest_s(timeout_s: float | None) -> float:
     """Seconds that a worker may take for one submission, of which one reply may take `timeout_s`. It is tried twice.
 
-    All answers of a large task may take 9 times that, and as long again waiting for a processor; with criterion=both
-    that comes twice. The rest is for the preparation of the task.
+    All answers of a large task may take 9 times that, as long again waiting for a processor, and as long again what
+    the examiner computes in between; with criterion=both that comes twice. The rest is for the preparation of the task.
     """
-    return 60 + 50 * (max(TIMEOUT_S.values()) if timeout_s is None else timeout_s)
+    return 60 + 65 * (max(TIMEOUT_S.values()) if timeout_s is None else timeout_s)

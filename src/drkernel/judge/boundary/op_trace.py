@@ -138,6 +138,8 @@ class Row:
     """Whether a program is known to do one block's work, whatever the size; not sent."""
     steady: bool = False
     """Whether a program is known to do as many steps whatever numbers it loads; not sent."""
+    even: bool = False
+    """Whether all programs of a launch are known to do the same steps, whatever numbers they load; not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 

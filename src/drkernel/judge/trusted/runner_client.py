@@ -118,7 +118,10 @@ class RunnerClient:
         self._process, self._timeout, self._pause = process, timeout_s, pause
         self._work = patience * timeout_s * _WORK_PER_SECOND
         self._began = self._sent = time.monotonic()
-        self._end = self._began + budget_factor * timeout_s
+        self._end, self._own = self._began + budget_factor * timeout_s, self._began
+        """When all replies must have come, and since when the examiner has waited for none."""
+        self._own_left = budget_factor * timeout_s
+        """Seconds that the examiner itself may take before they count."""
         self._large = False
         self._excused, self._excusable = 0.0, budget_factor * timeout_s
         """Seconds for which the runner waited for a processor and that were added to its time; at most so many are."""
@@ -233,8 +236,15 @@ class RunnerClient:
         return self._process.activity
 
     def deadline(self) -> float:
-        """When the next reply must be there at the latest, on time.monotonic()'s clock."""
-        return min(time.monotonic() + self._timeout, self._end)
+        """When the next reply must be there at the latest, on time.monotonic()'s clock. What the examiner itself takes
+        between two replies does not count, up to the time of all replies. On a GPU it does: there requests are waited
+        for by other means, too."""
+        now = time.monotonic()
+        if not self.handshake:
+            own = min(now - self._own, self._own_left)
+            self.extend_deadline(own)
+            self._own, self._own_left = now, self._own_left - own
+        return min(now + self._timeout, self._end)
 
     def answered(self, seconds: float) -> bool:
         """Waits for the reply to what was sent, at most so long. Whether it is there."""
@@ -252,6 +262,8 @@ class RunnerClient:
             self.extend_deadline(starved)
             deadline = time.monotonic() + min(starved, self._timeout)
             reply = self._process.receive_reply(min(deadline, self._end))
+        finally:
+            self._own = time.monotonic()
         if error := reply.get("error"):
             raise failure_of(error)
         return reply

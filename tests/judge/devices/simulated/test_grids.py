@@ -96,6 +96,21 @@ def test_no_grid_is_believed_of_uneven_programs_or_products(fields):
     assert price_of_parts(parts(**fields), 4e8) == price_of_parts(parts(**fields), 0.0)
 
 
+def test_a_grid_is_believed_of_a_kernel_whose_programs_do_the_same_steps_though_one_did_all_of_the_small_run():
+    alone = parts(site="k:1", grids=[Grid(1, 128, True)], programs=1)
+    told = {"moved": 4e8, "accesses": 1024 * 512, "tensors": [Traffic(10**9, 0, 0)]}
+    scale = Scale(10.0**4, numel={10**4: 10.0**4})
+
+    def of(**fields):
+        full = dataclasses.replace(kernel(1, "k:1", 1024), **(told | fields))
+        trace = joined(OpTrace([alone]), OpTrace([full]), False, steps={"k"}, alike={"k"})
+        return sum(time.microseconds for time in estimate_times(trace, DEVICE, scale))
+
+    assert of() == pytest.approx(1e6 * 4e8 / DEVICE.bandwidth, rel=0.15)
+    assert of(moved=1e8) > 5 * of() < price_of_parts(alone, 4e8) / 5
+    assert of(programs=10**6, accesses=512 * 10**6) > 10**6 * DEVICE.program_ns / 1000, "all programs of the grid start"
+
+
 def test_programs_of_a_loop_of_launches_grow_with_the_loop_once():
     row = kernel(16, programs=100)
     row.grids = [Grid(100, 1600, False, 16)]

@@ -61,6 +61,43 @@ def test_one_whose_steps_may_depend_on_what_it_loads_is_not(old, new):
     assert steady.kernels(GATHER.replace(old, new.replace("\\n", "\n"))) == frozenset()
 
 
+WINDOW = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def window(x, out, n, P: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    found = tl.zeros([BLOCK], tl.float32)
+    for j in range(P):
+        if j % 2 == 0:
+            found += tl.load(x + i * P + j, mask=i < n, other=0.0)
+    tl.store(out + i, found, mask=i < n)
+"""
+
+
+def test_all_programs_do_the_same_steps_where_places_in_the_grid_decide_addresses_and_masks_alone():
+    assert steady.kernels(WINDOW, evenly=True) == {"window"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("range(P)", "range(P if tl.program_id(0) == 0 else 1)"),
+        ("range(P)", "range(tl.program_id(0), n, tl.num_programs(0))"),
+        ("if j % 2 == 0:", "if j % 2 == 0 and pid == 0:"),
+        ("tl.store(out", "if pid == 0:\n        return\n    tl.store(out"),
+        ("tl.store(out", "if tl.max(found, 0) > 0:\n        return\n    tl.store(out"),
+        ("range(P)", "range(tl.load(x))"),
+    ],
+)
+def test_programs_differ_where_a_place_or_data_decide_what_is_done(old, new):
+    assert old in WINDOW
+    named = WINDOW.replace("    i =", "    pid = tl.program_id(0)\n    i =")
+    assert steady.kernels(named, evenly=True) == {"window"}
+    assert steady.kernels(named.replace(old, new.replace("\\n", "\n")), evenly=True) == frozenset()
+
+
 SCALE = Scale(bytes=4096.0, numel={4096: 4096.0}, extents={64: 64.0})
 TENSORS = [Traffic(4096, 16384, 16384), Traffic(4096, 16384, 16384, True)]
 GRID = Grid(64, 4096, True)
@@ -79,6 +116,20 @@ def test_what_programs_without_data_access_is_believed_of_a_steady_kernel_that_g
     assert as_the_data_grow > 90
     for fields in ({"steady": False}, {"full_moved": 4096.0}, {"full_accesses": 4096 * 5.0}, {"full_calls": 2.0}):
         assert microseconds(**fields) >= 0.99 * as_the_data_grow
+
+
+def test_programs_that_all_do_the_same_steps_tell_of_all_though_some_move_less_than_others():
+    few = {"full_moved": 4096.0, "even": True}
+    assert microseconds(**few) == pytest.approx(microseconds(), rel=0.01)
+    as_the_data_grow = microseconds(full_accesses=0.0)
+    for fields in ({"full_accesses": 4096 * 5.0}, {"full_calls": 2.0}, {"full_accesses": 0.0}):
+        assert microseconds(**few | fields) >= 0.99 * as_the_data_grow
+
+
+def test_of_such_programs_masked_lanes_count_as_they_are_executed_by_each():
+    full = dataclasses.replace(TOLD, programs=4096, arithmetic=100.0, dense_arithmetic=8e6)
+    told = lambda *alike: joined(OpTrace([TOLD]), OpTrace([full]), False, steps={"k"}, alike=alike).rows[0]
+    assert told("k").full_arithmetic == 8e6 and told().full_arithmetic == 100.0
 
 
 def test_no_kernel_is_steady_where_the_host_reads_numbers_back():

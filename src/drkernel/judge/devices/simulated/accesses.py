@@ -44,11 +44,11 @@ def accesses_of(
 
 def is_told(row: Row, moved: float) -> bool:
     """Whether programs without data tell how much they access: they do as many steps as those with data, no fewer than
-    those of the small run, and go through the data together. Not of products: what loops of tl.dot reach was measured
-    with accesses that grow as these do."""
+    those of the small run, and all do the same steps or go through the data together. Not of products: what loops of
+    tl.dot reach was measured with accesses that grow as these do."""
     launched = row.full_grid * max(row.calls, row.full_calls)
     no_less = row.full_accesses * row.programs >= row.accesses * launched > 0
-    return row.steady and no_less and row.full_moved >= SHARED * moved
+    return row.steady and no_less and (row.even or row.full_moved >= SHARED * moved)
 
 
 def filled_share(row: Row) -> float:

@@ -64,7 +64,8 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         return submission.trace
     written, is_smaller = submission.written, submission.source != submission.written
     simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
-    return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed)
+    alike = steady.kernels(written, evenly=True)
+    return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed, alike)
 
 
 def given(reference: Reference) -> tuple[list, list]:
@@ -91,6 +92,7 @@ def joined(
     simple: Collection[str] = (),
     steps: Collection[str] = (),
     fixed: Collection[str] = (),
+    alike: Collection[str] = (),
 ) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
@@ -103,15 +105,18 @@ def joined(
         steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
             reads numbers back.
         fixed: names of those that store in a loop of as many steps always, too; for known grids.
+        alike: names of those of `steps` of which all programs do the same steps.
     """
     reads_back = any(row.name in _READING for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
     copied = max((t.numel for row in full.rows if row.name == _COPIED for t in row.tensors), default=0.0)
+    is_even = lambda row: not reads_back and row.site.rpartition(":")[0] in alike
     rows = [
         dataclasses.replace(
-            with_work_of(without_masked_lanes(row, own), own),
+            with_work_of(without_masked_lanes(row, own), own, is_even(row)),
             is_smaller=is_smaller,
             steady=not reads_back and row.site.rpartition(":")[0] in steps,
+            even=is_even(row),
             warps=min(row.warps, own.warps) if own else row.warps,
             loop_free=row.site.rpartition(":")[0] in ({*simple, *fixed} if own else simple),
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
@@ -177,15 +182,17 @@ def _largest(rows: list[Row]) -> Row:
     return dataclasses.replace(rows[0], calls=1, programs=programs, grids=[], moved=0.0, tensors=tensors, **most)
 
 
-def with_work_of(row: Row, full: Row | None) -> Row:
+def with_work_of(row: Row, full: Row | None, is_even: bool = False) -> Row:
     """The row, which knows what its programs do at full size as far as some of them tell: those without data may do
-    less."""
+    less. Where all do the same steps (`is_even`), each executes all lanes, whichever are masked in it."""
     if full is None or not row.triton:
         return row
     told = {
         f"full_{name}": getattr(full, name)
         for name in ("arithmetic", "flops", "accesses", "lanes", "exchanges", "moved")
     }
+    if is_even:
+        told["full_arithmetic"] = max(full.arithmetic, full.dense_arithmetic)
     return dataclasses.replace(row, **told)
 
 

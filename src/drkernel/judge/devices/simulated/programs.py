@@ -64,9 +64,11 @@ def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.i
 def shares_the_data(row: Row, scale: Scale) -> bool:
     """Whether the programs of the full grid go through the data together, as each of those that ran without data says:
     then there are as many, which a small grid need not tell. Not of products, whose programs share tiles; nor where
-    launches differ, one program of the small run does everything, or far more than others, or some are idle."""
+    launches differ, one program of the small run does far more than others, or some are idle. Where one does everything
+    there, its source must show that all do the same steps."""
     [grid, *others] = grids(row)
-    uneven = others or grid.programs <= 1 or grid.idle or grid.share or max(grid.uneven) > 1
+    alone = grid.programs <= 1 and not row.even
+    uneven = others or alone or grid.idle or grid.share or max(grid.uneven) > 1
     largest = max((t.unique * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
     return not (row.flops or uneven) and row.full_moved >= SHARED * largest > 0
 

@@ -166,7 +166,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
     guessed, known = found.fewest, shares_the_data(row, scale)
     if known:
-        found = Programs(min(guessed, row.full_grid), *[row.full_grid] * 3)
+        found = Programs(row.full_grid if row.even else min(guessed, row.full_grid), *[row.full_grid] * 3)
     fewest, most = found.fewest, found.operations
     together, moving = (min(number, gpu.sms * PROGRAMS_PER_SM) for number in (found.accesses, found.lanes))
     filled = min(1.0, most / gpu.sms)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 _NUMBERS = {
     "range", "min", "max", "tl.range", "tl.static_range", "tl.cdiv", "triton.cdiv", "tl.program_id", "tl.num_programs",
     "tl.minimum", "tl.maximum",
 }  # fmt: skip
 """Functions that make of numbers that are no data others that are none."""
+_ALIKE = _NUMBERS - {"tl.program_id"}
+"""Those that make numbers that all programs of a launch have."""
 _LANGUAGE = ("tl", "triton", "libdevice")
 _METHODS = {
     "to", "load", "store", "reshape", "trans", "view", "permute", "expand_dims", "broadcast_to", "cast", "sum", "max",
@@ -25,13 +27,14 @@ _PARTS = (*_PLAIN, ast.Constant, ast.Tuple, ast.expr_context)
 _STRANGE = (ast.comprehension, ast.Lambda, ast.Try, ast.With, ast.Match, ast.Global, ast.Nonlocal, ast.AsyncFor)
 
 
-def kernels(source: str, strictly: bool = False) -> frozenset[str]:
+def kernels(source: str, strictly: bool = False, evenly: bool = False) -> frozenset[str]:
     """Names of the source's kernels, if no loop and no condition of any of them depends on what it loads; else none.
     None, too, where the source is too deep for a look at it.
 
     Args:
         strictly: a condition outside of all loops may not depend on it either, though it has no loop in it, so that no
             program does more than a step of it: the last program that finishes adds up what the others have.
+        evenly: strictly, and none may depend on a program's place in the grid either: all programs do the same steps.
     """
     try:
         tree = ast.parse(source)
@@ -41,7 +44,8 @@ def kernels(source: str, strictly: bool = False) -> frozenset[str]:
         stored = {node.id for node in named} | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         taken = stored | {name for name, number in names.items() if name not in functions or number > 1}
         is_clear = not taken & {*functions, *_LANGUAGE, "range", "min", "max", "float"}
-        return frozenset(functions) if is_clear and _Steps(functions, strictly).are_plain() else frozenset()
+        steps = _Steps(functions, strictly or evenly, _ALIKE if evenly else _NUMBERS)
+        return frozenset(functions) if is_clear and steps.are_plain() else frozenset()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
 
@@ -51,10 +55,14 @@ def _is_jit(node: ast.FunctionDef) -> bool:
 
 
 class _Steps:
-    """Which names of kernels may depend on data: by function and name."""
+    """Which names of kernels may depend on data: by function and name.
 
-    def __init__(self, functions: dict[str, ast.FunctionDef], strictly: bool):
-        self._functions, self._strictly = functions, strictly
+    Args:
+        numbers: functions that make of numbers that are no data others that are none.
+    """
+
+    def __init__(self, functions: dict[str, ast.FunctionDef], strictly: bool, numbers: Set[str]):
+        self._functions, self._strictly, self._numbers = functions, strictly, numbers
         self._data: set[tuple[str, str]] = set()
         while self._spread():
             pass
@@ -123,7 +131,7 @@ class _Steps:
                 return self._is_plain(name, own)
             case ast.Call(function, given, keys):
                 parts = [*given, *(key.value for key in keys)]
-                return ast.unparse(function) in _NUMBERS and all(self._is_plain(name, part) for part in parts)
+                return ast.unparse(function) in self._numbers and all(self._is_plain(name, part) for part in parts)
             case ast.Attribute():
                 return ast.unparse(value).startswith("tl.")
         children = list(ast.iter_child_nodes(value))
