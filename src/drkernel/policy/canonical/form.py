@@ -81,7 +81,7 @@ class Canonical:
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: _indexed(f"self.{own[found[1]]}") if found[1] in own else found[0]
-        methods = re.sub(r"\bself\.([mnr]\d+)\b", replaced, expanded(start + methods, self.told, functions))
+        methods = re.sub(r"\bself\.([mnru]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         methods = with_all_digits(methods, self.digits)
         body = textwrap.indent(self.frame.constructor + methods, "    ")
         return f"{self.frame.before}{with_all_digits(kernels, self.digits)}class {name}({self.frame.bases}):\n{body}"
@@ -123,7 +123,9 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     cut = ["..."] if shown < len(told.lines) - 1 else []
     text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
     named = {told.paths[path]: value for path, value in told.numbers.items()}
-    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown), told.digits)
+    return Canonical(
+        text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown, told.absent), told.digits
+    )
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

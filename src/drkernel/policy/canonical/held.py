@@ -54,6 +54,22 @@ def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
                     yield f"{path}.{name}".lstrip("."), value
 
 
+def elements_of(model: nn.Module) -> Iterator[tuple[str, int]]:
+    """Whole numbers in tuples and lists that modules of the task's own classes hold, by path."""
+    for path, module in model.named_modules():
+        if type(module).__module__ == type(model).__module__:
+            for name, value in vars(module).items():
+                if isinstance(value, tuple | list) and value and all(type(part) is int for part in value):
+                    yield from ((f"{path}.{name}.{place}".lstrip("."), part) for place, part in enumerate(value))
+
+
+def absent(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Paths of modules, and names of tensors that they might have and do not have."""
+    for path, module in model.named_modules():
+        tensors = {**module._parameters, **module._buffers}
+        yield from ((path, role) for role, tensor in tensors.items() if tensor is None)
+
+
 _LEAST_OWN = 3
 """The least number that is taken for one of the module that runs; others are equal by chance, as strides are."""
 
