@@ -307,3 +307,10 @@ def test_a_call_that_is_given_a_tensor_that_does_not_exist_is_left_out():
     calls = "t0 = f1(in0)", "t2 = f2(t1, self.m0.running_mean, self.m0.running_var, self.m0.weight, self.m0.bias)"
     source = form.submission(RIGHT + norm + forward(*calls, head="def forward(self, in0):", result="return t2"))
     assert "t0 = f1(in0)" in source and "t2 = self.norm(t1)" in source and "running_mean" not in source
+
+
+def test_a_module_that_is_told_whole_has_the_tensors_that_it_has():
+    start = "self.part = Block(8)"
+    form = canonical(source_of("for k in range(1600):\n    x = self.part(x)\nreturn x.relu()", start=start))
+    assert form.told.lines[0].text == "t0 = self.m0(in0)"
+    assert {"self.m0.weight", "self.m0.bias"} <= form.told.absent

@@ -109,11 +109,11 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
         entry = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == entry_point)
     except (SyntaxError, RecursionError, ValueError, StopIteration):
         return Canonical(source)
-    frame = _frame(tree, entry)
     try:
         told = trace(source, entry_point)
     except Untold:
-        return Canonical(source, frame)
+        return Canonical(source, _frame(tree, entry))
+    frame = _frame(tree, entry, told.has_parts)
     shapes = [f"in{place}: {shape}" for place, shape in enumerate(told.inputs)]
     arguments = "".join(f", in{place}" for place in range(len(shapes)))
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
@@ -128,12 +128,15 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     )
 
 
-def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
-    """The source without `forward`, and without what makes inputs."""
+def _frame(tree: ast.Module, entry: ast.ClassDef, has_parts: bool = False) -> Frame:
+    """The source without `forward`, and without what makes inputs.
+
+    has_parts: the other classes keep their `forward`, since modules of them are called.
+    """
     parts: list[ast.AST] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node is not entry:
-            kept = [part for part in node.body if not _is_method(part, "forward")]
+            kept = [part for part in node.body if has_parts or not _is_method(part, "forward")]
             parts.append(ast.ClassDef(node.name, node.bases, node.keywords, kept or [ast.Pass()], node.decorator_list))
         elif not _is_left_out(node) and node is not entry:
             parts.append(node)

@@ -14,7 +14,7 @@ the call beside it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,23 +24,36 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.held import ROLES, Named, absent, elements_of, holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.held import (
+    ROLES,
+    Named,
+    absent,
+    elements_of,
+    holds_tensors,
+    numbers_of,
+    tensors,
+    whole,
+)
 from drkernel.policy.canonical.literals import Literals
+from drkernel.policy.canonical.meta import OnMeta, long_parts, made_from
 from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized, with_attributes
 from drkernel.policy.canonical.sizes import general, own, without_window
 from drkernel.policy.canonical.values import dtype_of, made_of, pattern_of, replaced, told_as
-from drkernel.tasks.module import Reference
 from drkernel.tasks.own_sizes import with_own_sizes
-from drkernel.types import Task
 
-MOST_CALLS = 1500
-"""The most calls of a `forward` that are followed; a long loop over time has more."""
+MOST_CALLS, MOST_LEFT = 1500, 4000
+"""The most calls of a `forward` that are followed; a long loop over time has more. The parts of a network that make the
+most are told whole then. The most calls that may be left, those of loops in `forward` itself among them."""
 
 
 class Untold(Exception):
     """A task that cannot be run without data, or that makes too many calls."""
+
+
+class _TooMany(Untold):
+    """A task that makes too many calls."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,8 @@ class Trace:
     """Numbers of calls of which the lines have fewer digits, by what they have (numbers.py)."""
     absent: frozenset[str]
     """Tensors that modules might have and do not have, by name: the bias of a convolution without one."""
+    has_parts: bool
+    """Whether modules of the task's own classes are told whole."""
 
 
 def trace(source: str, entry_point: str) -> Trace:
@@ -77,12 +92,18 @@ def trace(source: str, entry_point: str) -> Trace:
     source = with_own_sizes(source)
     state, dtype = torch.random.get_rng_state(), torch.get_default_dtype()
     try:
-        with torch.no_grad(), torch.device("meta"), _OnMeta():
-            told, recorder = _run(source, entry_point)
+        with torch.no_grad(), torch.device("meta"), OnMeta():
+            parts = frozenset[str]()
+            try:
+                told, recorder = _run(source, entry_point)
+            except _TooMany:
+                parts = long_parts(source, entry_point, MOST_CALLS)
+                told, recorder = _run(source, entry_point, parts, MOST_LEFT)
             if not any(has_sizes(*both, recorder.held) for both in zip(recorder.calls, recorder.guesses, strict=True)):
                 return told
             run = _as_run(recorder, told.paths)
-            tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, run.calls))
+            others = resized(source, run.calls)
+            tried = (_at_other_sizes(text, entry_point, run, told.paths, parts) for text in others)
             return _at_all_sizes(told, recorder, run, [other for other in tried if other])
     except Untold:
         raise
@@ -93,10 +114,10 @@ def trace(source: str, entry_point: str) -> Trace:
         torch.set_default_dtype(dtype)
 
 
-def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str, str]) -> Run | None:
+def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str, str], parts: Set[str]) -> Run | None:
     """A run of the task with other numbers; None where it fails or makes other calls."""
     try:
-        run = _as_run(_run(source, entry_point)[1], names)
+        run = _as_run(_run(source, entry_point, parts, MOST_LEFT)[1], names)
     except (Exception, SystemExit):  # whatever a task's own code raises
         return None
     return run if [call.name for call in run.calls] == [call.name for call in base.calls] else None
@@ -123,10 +144,12 @@ def _at_all_sizes(told: Trace, recorder: _Recorder, base: Run, others: Sequence[
     return replace(told, lines=tuple(lines), general=tuple(suited))
 
 
-def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
-    reference = Reference(Task("task", source, entry_point=entry_point))
-    model, inputs = reference.model(seed=0).eval(), reference.inputs(seed=0)
-    recorder = _Recorder()
+def _run(
+    source: str, entry_point: str, parts: Set[str] = frozenset(), most: int = MOST_CALLS
+) -> tuple[Trace, _Recorder]:
+    """parts: paths of modules that are told whole, beside those of PyTorch's. most: calls."""
+    model, inputs = made_from(source, entry_point)
+    recorder = _Recorder(most)
     for path, tensor in tensors(model):
         recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), dtype_of(tensor), path))
     for place, value in enumerate(inputs):
@@ -136,7 +159,7 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
         is_told = holds_tensors(module) or isinstance(module, nn.GroupNorm)  # whose groups the submission may ask for
         if type(module).__module__.startswith("torch.nn.modules") and path:
             recorder.keep_call(module, path, is_told)
-    for path, module in whole(model):
+    for path, module in whole(model, parts):
         recorder.keep_whole(module, path)
     recorder.held, recorder.elements = dict(numbers_of(model)), dict(elements_of(model))
     numbers = {path: value for path, value in recorder.held.items() if type(value) is int and value > 1}
@@ -153,23 +176,7 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     shown = tuple(map(told_as, inputs))
     digits = with_more_digits(value for call in recorder.calls for value in leaves([call.tensors, call.words]))
     suited, shapes, dtypes = tuple(recorder.general), recorder.shapes, recorder.dtypes
-    return Trace(shown, lines, suited, shapes, dtypes, paths, numbers, digits, missing), recorder
-
-
-class _OnMeta(TorchFunctionMode):
-    """Nothing leaves the meta device."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if "device" in kwargs:
-            kwargs["device"] = "meta"
-        if func in (Tensor.cuda, Tensor.cpu):
-            return args[0]
-        if func is Tensor.to:
-            args = (args[0], *(a for a in args[1:] if not isinstance(a, str | torch.device)))
-            if len(args) == 1 and not kwargs.get("dtype"):
-                return args[0]
-        return func(*args, **kwargs)
+    return Trace(shown, lines, suited, shapes, dtypes, paths, numbers, digits, missing, bool(parts)), recorder
 
 
 @dataclass
@@ -185,8 +192,9 @@ class _Line:
 class _Recorder(TorchFunctionMode):
     """Keeps the calls that are made under it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__()
+        self._most = most
         self.known: dict[int, Ref] = {}
         self.paths: dict[str, str] = {}
         self.general: list[str] = []
@@ -228,7 +236,8 @@ class _Recorder(TorchFunctionMode):
             self._quiet = True
             try:
                 result = inner(*args, **kwargs)
-                head = f"nn.{type(module).__name__}({module.extra_repr()})"
+                is_own = not type(module).__module__.startswith("torch.nn.modules")
+                head = "nn.Module()" if is_own else f"nn.{type(module).__name__}({module.extra_repr()})"
                 told = {name: value for name, value in kwargs.items() if value is not usual[name].default}
                 given, words = replaced((args, told), self._ref)
                 self._add(Call(path, given, words, module=head, makes=pattern_of(result)), *made_of(result))
@@ -279,8 +288,8 @@ class _Recorder(TorchFunctionMode):
         return iter(result) if isinstance(result, list) and func is Tensor.__iter__ else result
 
     def _add(self, call: Call, made: Sequence[Tensor], refs: list[Ref]) -> None:
-        if len(self._calls) >= MOST_CALLS:
-            raise Untold(f"more than {MOST_CALLS} calls")
+        if len(self._calls) >= self._most:
+            raise _TooMany(f"more than {self._most} calls")
         for value, ref in zip(made, refs, strict=True):
             self.name(value, ref)
         self._calls.append(_Line(call, refs, self.numbers.now))
