@@ -87,3 +87,13 @@ def test_a_forward_that_makes_too_many_calls_itself_is_told_up_to_a_limit():
     told = [canonical(source.format(length=length, step="y + x[:, k]")) for length in (900, 2100)]
     assert [form.text.startswith("def forward") for form in told] == [True, False]
     assert len(told[0].told.lines) > 1800 and len(told[0].text.splitlines()) < 40
+
+
+def test_parts_of_one_class_are_told_alike():
+    source = SCAN.format(length=400, step="torch.tanh(y + x[:, k])").replace(
+        "self.scan, self", "self.b, self.scan, self"
+    )
+    source = source.replace("= Scan(), ", "= Scan(), Scan(), ").replace(
+        "self.scan(torch.relu(x))", "self.b(x) + self.scan(x)"
+    )
+    assert canonical(source).text.count("nn.Module()") == 2

@@ -32,7 +32,7 @@ class OnMeta(TorchFunctionMode):
 
 def long_parts(source: str, entry_point: str, most: int) -> frozenset[str]:
     """The modules, by path, that make the most calls, so many of them that `most` calls at most are left. The module
-    whose `forward` is told is none of them."""
+    whose `forward` is told is none of them. Of modules of one class, all are."""
     model, inputs = made_from(source, entry_point)
     counter = _Counted(model)
     with counter:
@@ -54,6 +54,7 @@ class _Counted(TorchFunctionMode):
         super().__init__()
         self._calls = Counter[str]()
         self._running = [""]
+        self._kinds = {path: type(module) for path, module in model.named_modules()}
         for path, module in model.named_modules():
             if path and type(module).__module__ == type(model).__module__:
                 self._watch(module, path)
@@ -77,7 +78,8 @@ class _Counted(TorchFunctionMode):
         left, found = Counter(self._calls), set[str]()
         while left.total() > most and any(left):
             path = max(filter(None, left), key=left.__getitem__)
-            found.add(path)
-            for inside in [one for one in left if one == path or one.startswith(f"{path}.")]:
+            alike = {one for one in left if self._kinds[one] is self._kinds[path]}
+            found |= alike
+            for inside in [one for one in left if any(f"{one}.".startswith(f"{whole}.") for whole in alike)]:
                 del left[inside]
         return frozenset(found)
