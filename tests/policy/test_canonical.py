@@ -170,7 +170,7 @@ def test_assignments_to_elements_keep_their_place():
 
 
 @pytest.mark.parametrize(
-    "body", ["for k in range(2000):\n    x = x + k\nreturn x", "return x[x > 0]", "return x.item()"]
+    "body", ["for k in range(4200):\n    x = x + k\nreturn x", "return x[x > 0]", "return x.item()"]
 )
 def test_a_task_that_cannot_be_told_keeps_its_source(body):
     source = source_of(body)

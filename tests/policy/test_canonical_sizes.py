@@ -77,6 +77,15 @@ HELD = {
     ),
     "an argument by name": ("return nn.functional.leaky_relu(x, self.b.m)", "self.b = B(n)"),
     "a factor and a bound": ("return (x * self.a).clamp(max=self.b.m)", "self.a = 1 / (n + 1.5); self.b = B(n)"),
+    "sizes in a tuple": (
+        "return nn.functional.adaptive_max_pool2d(x, self.a)",
+        "self.a = (n * 3, n + 2)",
+    ),
+    "a module without tensors": ("return self.a(x) * 2", "self.a = nn.AdaptiveMaxPool2d((n + 1, 2))"),
+    "modules without tensors, one in the other": (
+        "return self.a(x)[:, :, 1:]",
+        "self.a = nn.Sequential(nn.PixelUnshuffle(n), nn.AvgPool2d(2, n // 3 + 1))",
+    ),
 }
 
 
@@ -88,6 +97,23 @@ def test_numbers_that_a_module_holds_are_the_modules_at_other_sizes(name):
 def test_a_policy_reads_the_value_of_a_number_that_a_module_holds():
     form = canonical(written_for(8, "return x / self.a", "self.a = n ** 0.5 / 2"))
     assert "t0 = in0 / 1.41421" in form.text and "r0" not in form.text
+
+
+def test_a_policy_does_not_read_that_a_module_without_tensors_is_one():
+    form = canonical(written_for(8, "return self.a(x)", "self.a = nn.PixelUnshuffle(n)"))
+    assert "t0 = F.pixel_unshuffle(in0, downscale_factor=8)" in form.text
+    assert form.told.lines[0].text == "t0 = self.u0(in0)"
+
+
+def test_a_module_that_changes_its_argument_is_not_called_for_the_line():
+    form = canonical(written_for(8, "return self.a(x)", "self.a = nn.LeakyReLU(0.2, inplace=True)"))
+    assert form.told.lines[0].text == "t0 = F.leaky_relu(in0, negative_slope=0.2)"
+
+
+def test_a_dropout_that_works_keeps_its_probability():
+    form = canonical(written_for(8, "return nn.functional.dropout(x, 0.125, training=True)", ""))
+    assert "t0 = F.dropout(in0, training=True)" in form.text, "which a policy reads"
+    assert form.told.lines[0].text == "t0 = F.dropout(in0, p=0.125, training=True)"
 
 
 def assert_alike(forward: str, module: str, base: int, other: int) -> None:

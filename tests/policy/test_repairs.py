@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from drkernel.policy.canonical import canonical
+from tests.policy.forms import source_of
 
 TASK = """
 import torch
@@ -296,3 +297,20 @@ def test_a_number_that_follows_from_a_size_needs_no_tensor():
 def test_a_type_that_a_call_is_asked_for_is_told():
     source = TASK.replace("torch.relu(self.first(h)) + c", "self.first(h) + torch.ones_like(c > 0, dtype=c.dtype)")
     assert "dtype=torch.float32" in canonical(source).text
+
+
+def test_a_call_that_is_given_a_tensor_that_does_not_exist_is_left_out():
+    """A norm by the statistics of its batch has no others."""
+    start = "self.norm = nn.BatchNorm1d(8, track_running_stats=False)"
+    form = canonical(source_of("return self.norm(torch.relu(x) * 2)", start=start))
+    norm = KERNEL.format(n=2, used="t0", given="t0, o, o.numel()").replace("def f2(t0)", "def f2(t0, p0, p1, p2, p3)")
+    calls = "t0 = f1(in0)", "t2 = f2(t1, self.m0.running_mean, self.m0.running_var, self.m0.weight, self.m0.bias)"
+    source = form.submission(RIGHT + norm + forward(*calls, head="def forward(self, in0):", result="return t2"))
+    assert "t0 = f1(in0)" in source and "t2 = self.norm(t1)" in source and "running_mean" not in source
+
+
+def test_a_module_that_is_told_whole_has_the_tensors_that_it_has():
+    start = "self.part = Block(8)"
+    form = canonical(source_of("for k in range(1600):\n    x = self.part(x)\nreturn x.relu()", start=start))
+    assert form.told.lines[0].text == "t0 = self.m0(in0)"
+    assert {"self.m0.weight", "self.m0.bias"} <= form.told.absent

@@ -1,6 +1,45 @@
 """Modules that a canonical form tells whole, whatever they call in turn."""
 
+import pytest
+import torch
+
+from drkernel.policy.canonical import canonical
 from tests.policy.forms import form_of
+from tests.policy.test_canonical import outputs
+
+SCAN = """
+import torch
+import torch.nn as nn
+
+class Step(nn.Module):
+    def forward(self, y, x):
+        return torch.tanh(y + x)
+
+class Scan(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = Step()
+
+    def forward(self, x):
+        y = x[:, 0]
+        for k in range(1, x.shape[1]):
+            y = {step}
+        return y
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scan, self.fc = Scan(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(self.scan(torch.relu(x)))
+
+def get_inputs():
+    return [torch.randn(2, {length}, 4)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 def test_recurrent_modules_and_attention_are_told_whole():
@@ -28,3 +67,33 @@ def test_what_they_are_given_and_give_keeps_its_form():
     body = "return self.a(x, x, x, attn_mask=self.b, need_weights=False)[0]"
     line = "t0, *_ = self.m0(in0, in0, in0, attn_mask=self.m1, need_weights=False)"
     assert form_of(body, "torch.randn(3, 4, 8)", start) == [f"{line}  # nn.MultiheadAttention(); m1: (3, 3)"]
+
+
+@pytest.mark.parametrize("step", ["self.step(y, x[:, k])", "torch.tanh(y + x[:, k])"], ids=["module", "lines"])
+def test_a_part_that_makes_too_many_calls_is_told_whole(step):
+    """The rest of the network is told as ever; the part runs as it is written."""
+    form = canonical(SCAN.format(length=1600, step=step))
+    head, *lines, last = form.text.splitlines()
+    assert [line.strip() for line in lines] == [
+        "t0 = F.relu(in0)",
+        "t1 = self.m0(t0)  # nn.Module(); (2, 4)",
+        "t2 = self.m1(t1)  # F.linear(weight (4, 4), bias)",
+    ]
+    torch.testing.assert_close(*outputs(form.submission(f"{head}\n{last}\n"), SCAN.format(length=7, step=step)))
+
+
+def test_a_forward_that_makes_too_many_calls_itself_is_told_up_to_a_limit():
+    source = SCAN.replace("self.scan(torch", "Scan.forward(self, torch")
+    told = [canonical(source.format(length=length, step="y + x[:, k]")) for length in (900, 2100)]
+    assert [form.text.startswith("def forward") for form in told] == [True, False]
+    assert len(told[0].told.lines) > 1800 and len(told[0].text.splitlines()) < 40
+
+
+def test_parts_of_one_class_are_told_alike():
+    source = SCAN.format(length=400, step="torch.tanh(y + x[:, k])").replace(
+        "self.scan, self", "self.b, self.scan, self"
+    )
+    source = source.replace("= Scan(), ", "= Scan(), Scan(), ").replace(
+        "self.scan(torch.relu(x))", "self.b(x) + self.scan(x)"
+    )
+    assert canonical(source).text.count("nn.Module()") == 2

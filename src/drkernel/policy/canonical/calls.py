@@ -40,11 +40,20 @@ class Call:
     makes: str = ""
     """Of a module that is told whole: how its result is taken apart, with a place for each tensor."""
     asked: tuple[str, Any] = ("", None)
-    """Of parts: the function that made them, and the number or the sizes that it was given."""
+    """What was asked for and is not told. Of parts: the function that made them, and the number or sizes that it was
+    given. Of a dropout that works: its name and its probability."""
+    own: str = ""
+    """A module without tensors that makes this call alone: its path, and from then on its name, when it has one."""
 
     @property
     def refs(self) -> list[Ref]:
         return [ref for ref in leaves([*self.tensors, *self.words.values()]) if isinstance(ref, Ref)]
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether it is given numbers that may be others at other sizes."""
+        words = [value for word, value in self.words.items() if word not in _DIMS]
+        return any(type(leaf) in (int, float) for leaf in leaves([*self.tensors, *words]))
 
     @property
     def description(self) -> str:
@@ -206,8 +215,9 @@ Special = Callable[[Callable, Sequence[Any], Mapping[str, Any], Sequence[Ref]], 
 
 def _dropout(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:
     given = dict(zip(("input", "p", "training"), args, strict=False)) | dict(words)
-    works = given.get("training", given.get("train", True)) and given.get("p", 0.5)
-    return Call(_name(func), args[:1], {"training": True}) if works else Call(ALIASES, args[:1])
+    name, rate = _name(func), given.get("p", 0.5)
+    works = given.get("training", given.get("train", True)) and rate
+    return Call(name, args[:1], {"training": True}, asked=(name, rate)) if works else Call(ALIASES, args[:1])
 
 
 def _cast(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:

@@ -81,7 +81,7 @@ class Canonical:
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: _indexed(f"self.{own[found[1]]}") if found[1] in own else found[0]
-        methods = re.sub(r"\bself\.([mnr]\d+)\b", replaced, expanded(start + methods, self.told, functions))
+        methods = re.sub(r"\bself\.([mnru]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         methods = with_all_digits(methods, self.digits)
         body = textwrap.indent(self.frame.constructor + methods, "    ")
         return f"{self.frame.before}{with_all_digits(kernels, self.digits)}class {name}({self.frame.bases}):\n{body}"
@@ -109,11 +109,11 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
         entry = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == entry_point)
     except (SyntaxError, RecursionError, ValueError, StopIteration):
         return Canonical(source)
-    frame = _frame(tree, entry)
     try:
         told = trace(source, entry_point)
     except Untold:
-        return Canonical(source, frame)
+        return Canonical(source, _frame(tree, entry))
+    frame = _frame(tree, entry, told.has_parts)
     shapes = [f"in{place}: {shape}" for place, shape in enumerate(told.inputs)]
     arguments = "".join(f", in{place}" for place in range(len(shapes)))
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
@@ -123,15 +123,20 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     cut = ["..."] if shown < len(told.lines) - 1 else []
     text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
     named = {told.paths[path]: value for path, value in told.numbers.items()}
-    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown), told.digits)
+    return Canonical(
+        text, frame, told.paths, Told(lines, told.shapes, told.dtypes, named, shown, told.absent), told.digits
+    )
 
 
-def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
-    """The source without `forward`, and without what makes inputs."""
+def _frame(tree: ast.Module, entry: ast.ClassDef, has_parts: bool = False) -> Frame:
+    """The source without `forward`, and without what makes inputs.
+
+    has_parts: the other classes keep their `forward`, since modules of them are called.
+    """
     parts: list[ast.AST] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node is not entry:
-            kept = [part for part in node.body if not _is_method(part, "forward")]
+            kept = [part for part in node.body if has_parts or not _is_method(part, "forward")]
             parts.append(ast.ClassDef(node.name, node.bases, node.keywords, kept or [ast.Pass()], node.decorator_list))
         elif not _is_left_out(node) and node is not entry:
             parts.append(node)

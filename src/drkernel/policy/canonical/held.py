@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,7 +18,8 @@ _LEAVES = (
     nn.Transformer,
 )
 """Modules that are told as they are."""
-ROLES = re.compile(r"(in_proj_)?(weight|bias)|running_(mean|var)")
+_ROLES = ("weight", "bias", "in_proj_weight", "in_proj_bias", "running_mean", "running_var")
+ROLES = re.compile("|".join(_ROLES))
 """What tensors of PyTorch's modules are called. Others have names that somebody invented."""
 
 
@@ -26,13 +27,16 @@ def holds_tensors(module: nn.Module) -> bool:
     return any(tensor is not None for tensor in (*module._parameters.values(), *module._buffers.values()))
 
 
-def whole(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules that are told as they are, by path; not those inside them."""
+def whole(model: nn.Module, parts: Set[str] = frozenset(), path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The modules that are told as they are, by path; not those inside them.
+
+    parts: paths of more than PyTorch's.
+    """
     for name, module in model.named_children():
-        if isinstance(module, _LEAVES):
+        if isinstance(module, _LEAVES) or path + name in parts:
             yield path + name, module
         else:
-            yield from whole(module, f"{path}{name}.")
+            yield from whole(module, parts, f"{path}{name}.")
 
 
 def tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -52,6 +56,21 @@ def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
             for name, value in vars(module).items():
                 if not name.startswith("_") and type(value) in (int, float):
                     yield f"{path}.{name}".lstrip("."), value
+
+
+def elements_of(model: nn.Module) -> Iterator[tuple[str, int]]:
+    """Whole numbers in tuples and lists that modules of the task's own classes hold, by path."""
+    for path, module in model.named_modules():
+        if type(module).__module__ == type(model).__module__:
+            for name, value in vars(module).items():
+                if isinstance(value, tuple | list) and value and all(type(part) is int for part in value):
+                    yield from ((f"{path}.{name}.{place}".lstrip("."), part) for place, part in enumerate(value))
+
+
+def absent(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Paths of modules, and names of tensors that they might have and do not have."""
+    for path, module in model.named_modules():
+        yield from ((path, role) for role in _ROLES if not isinstance(getattr(module, role, None), Tensor))
 
 
 _LEAST_OWN = 3

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -73,16 +74,52 @@ def returned(function: ast.FunctionDef, args: Sequence[Any]) -> Any:
     raise Unknown
 
 
-def launches(function: ast.FunctionDef, args: Sequence[Any]) -> Iterator[tuple[str, list[ast.expr], Mapping[str, Any]]]:
-    """The kernels that a function launches: the name, what is given by place, and what is known there, by name.
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that a function launches."""
+
+    kernel: str
+    given: Sequence[ast.expr]
+    """By place."""
+    words: Mapping[str, ast.expr]
+    known: Mapping[str, Any]
+    """What is known there, by name."""
+    programs: ast.expr
+
+    def arguments(self, kernel: ast.FunctionDef) -> dict[str, ast.expr]:
+        """What the kernel's arguments are given, by their names."""
+        names = [argument.arg for argument in kernel.args.args]
+        given = dict(zip(names, self.given, strict=False))
+        return given | {word: value for word, value in self.words.items() if word in names}
+
+    def value(self, given: ast.expr) -> Any:
+        """What an argument is; None where it is not known."""
+        try:
+            return value_of(given, self.known)
+        except (Unknown, Wrong):
+            return None
+
+    @property
+    def grid(self) -> Sequence[Any]:
+        """The numbers of programs; None for each that is not known."""
+        match self.programs:
+            case ast.Tuple(parts) if not any(isinstance(part, ast.Starred) for part in parts):
+                return [self.value(part) for part in parts]
+        found = self.value(self.programs)
+        return found if isinstance(found, tuple) else [found] if isinstance(found, int) else [None] * 3
+
+
+def launches(function: ast.FunctionDef, args: Sequence[Any]) -> Iterator[Launch]:
+    """The kernels that a function launches, one after the other.
 
     Raises:
         Wrong: the function fails.
     """
     for statement, known in _statements(function, args):
         match statement:
-            case ast.Expr(ast.Call(ast.Subscript(ast.Name(kernel)), given)):
-                yield kernel, given, dict(known)
+            case ast.Expr(ast.Call(ast.Subscript(ast.Name(kernel), programs), given, words)):
+                named = {word.arg: word.value for word in words if word.arg}
+                yield Launch(kernel, given, named, dict(known), programs)
 
 
 def _statements(function: ast.FunctionDef, args: Sequence[Any]) -> Iterator[tuple[ast.stmt, dict[str, Any]]]:

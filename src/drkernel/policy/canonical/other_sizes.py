@@ -59,7 +59,7 @@ class Run:
     def value(self, text: str) -> Any:
         """The value of an expression of sizes; None where it has none."""
         text = re.sub(r"([A-Za-z_][\w.]*)\.shape\b", r"shapes['\1']", text)
-        text = re.sub(r"\bself\.([nr]\d+)\b", r"numbers['\1']", text)
+        text = re.sub(r"\bself\.([nru]\d+)\b", r"numbers['\1']", text)
         try:
             return eval(text, {"__builtins__": {}}, {"shapes": self.shapes, "numbers": self.numbers})
         except (KeyError, IndexError, NameError, SyntaxError, AttributeError, TypeError, ZeroDivisionError):
@@ -117,7 +117,7 @@ def has_sizes(call: Call, guess: Call, held: Mapping[str, int | float]) -> bool:
 
     held: numbers of the module, by path.
     """
-    if call.module or call.name in _OWN:
+    if guess.module or call.name in _OWN:
         return False
     words = [value for word, value in guess.words.items() if word not in _NO_SIZES]
     leaves = list(_flat([*guess.tensors, *words]))
@@ -162,7 +162,7 @@ def with_attributes(line: int, guess: Call, base: Run, others: Sequence[Run]) ->
     """The guess with the names of numbers that the module holds, for those with a point that change with sizes as these
     do, and that are no size, and no power of one; itself where there are none."""
     calls = [run.calls[line] for run in (base, *others)]
-    if calls[0].module or not others:
+    if guess.module or not others:
         return guess
 
     def named(new: Any, olds: Sequence[Any]) -> Any:
@@ -215,9 +215,12 @@ class _Search:
     @functools.cached_property
     def _sizes(self) -> list[_Size]:
         """Of operands first, then of inputs, of what the module holds, of values made before."""
-        whole = [name for name in self._runs[0].numbers if name.startswith("n")]
-        numbers = [_Size(f"self.{n}", tuple(int(run.numbers.get(n, 0)) for run in self._runs)) for n in whole]
-        return [*numbers, *(size for name in self._names for size in self._of(name))]
+        return [*self._held("n"), *(size for name in self._names for size in self._of(name)), *self._held("u")]
+
+    def _held(self, kind: str) -> list[_Size]:
+        """Whole numbers that the module holds."""
+        names = [name for name in self._runs[0].numbers if name.startswith(kind)]
+        return [_Size(f"self.{n}", tuple(int(run.numbers.get(n, 0)) for run in self._runs)) for n in names]
 
     def _of(self, name: str) -> list[_Size]:
         shapes = [run.shapes.get(name, ()) for run in self._runs]

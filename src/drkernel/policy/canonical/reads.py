@@ -59,13 +59,13 @@ def _too_small(
     launches = list(host.launches(function, given))
     if len(launches) > 1 or "zeros" in ast.unparse(function):
         return
-    for kernel, args, known in launches:
-        if kernel not in functions:
+    for launch in launches:
+        if launch.kernel not in functions:
             continue
-        parameters = [argument.arg for argument in functions[kernel].args.args]
-        texts = dict(zip(parameters, map(ast.unparse, args), strict=False))
-        for read, written in _read_where_written(functions[kernel]):
-            small, large = (known.get(texts.get(name, "")) for name in (read, written))
+        kernel = functions[launch.kernel]
+        texts = {name: ast.unparse(text) for name, text in launch.arguments(kernel).items()}
+        for read, written in _read_where_written(kernel):
+            small, large = (launch.known.get(texts.get(name, "")) for name in (read, written))
             if not isinstance(small, Tensor) or not isinstance(large, Tensor):
                 continue
             if texts[read] in names and small.numel() < large.numel():

@@ -24,25 +24,18 @@ import copy
 import functools
 import re
 import symtable
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.reads import widened
-from drkernel.policy.canonical.told import Line, Told, names_in
+from drkernel.policy.canonical.stands import VALUE, stands, tensors
+from drkernel.policy.canonical.told import Told, names_in
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
-_TENSOR = re.compile(r"self\.m\d+(?:\.(?!shape\b)\w+)?(?![\w.]*\.shape\b)(?!\w)")
-"""A tensor or a module of the module, where more than its sizes is read."""
-_VALUE = re.compile(r"\b(?:t\d+|in\d+(?:\[\d+\])*)(?!\w|\[\d+\]|\.shape\b)")
-"""A value, where more than its sizes are read."""
 _NUMBERS = ("num_groups", "shape")
 """What else a call may be given of a module."""
-_SHAPE_ALONE = re.compile(r"(torch\.\w+_like|[\w.]+\.new_\w+)\(")
-"""Calls of which the values of the first argument say nothing."""
-
 _COMPUTES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp)
 
 
@@ -222,21 +215,18 @@ class _Statements:
 
     def _may_be(self, statement: ast.stmt) -> bool:
         match statement:
-            case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function), args) as call) if function in self.own:
+            case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function)) as call) if function in self.own:
                 if function not in self.kept.functions or not _gives_all(call, self.kept.functions[function]):
                     return False
-                if made in self.told.makers and not _fits(made, args, self.told):
-                    return False
-                if not _has_dimensions(self.kept.functions[function], args, self.told):
-                    return False
-                if not _has_shape(made, self.kept.functions[function], args, self.told):
+                if not stands(made, call, self.kept.functions, self.told):
                     return False
         return _read(statement) <= self.known and self._has_all(statement)
 
     @functools.cached_property
     def _lines(self) -> set[str]:
         """The reference's lines, as Python writes them."""
-        return {ast.unparse(ast.parse(line.text)) for line in self.told.lines if line.makes}
+        texts = (text for line in self.told.lines if line.makes for text in (line.text, line.told))
+        return {ast.unparse(ast.parse(text)) for text in texts}
 
     def is_known(self, statement: ast.stmt) -> bool:
         """Whether what a statement that may be right makes is the reference's value of this name, or no value."""
@@ -245,7 +235,7 @@ class _Statements:
         match statement:
             case ast.Assign([ast.Name(made)], ast.Call(ast.Name(function))) if function in self.own:
                 return made in self.told.makers
-        return not any(map(_VALUE.fullmatch, names_in(statement)))
+        return not any(map(VALUE.fullmatch, names_in(statement)))
 
     def _as_named(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         match statement:
@@ -254,7 +244,7 @@ class _Statements:
                 if len(named) == len(args):
                     renamed = copy.deepcopy(statement)
                     renamed.value.args = [  # type: ignore[attr-defined]
-                        ast.Name(name, ast.Load()) if _VALUE.fullmatch(name) else given
+                        ast.Name(name, ast.Load()) if VALUE.fullmatch(name) else given
                         for name, given in zip(named, args, strict=True)
                     ]
                     yield renamed
@@ -264,7 +254,7 @@ class _Statements:
         match statement:
             case ast.Assign(targets, ast.Call(ast.Name(name), args) as call) if name in self.kept.functions:
                 try:
-                    wide = widened(call, self.kept.functions, _tensors(args, self.told))
+                    wide = widened(call, self.kept.functions, tensors(args, self.told))
                 except host.Wrong:
                     return None
                 return ast.fix_missing_locations(ast.Assign(targets, wide)) if wide else None
@@ -278,91 +268,6 @@ class _Statements:
         for name in re.findall(r"\bself\.(m\d+(?:\.\w+)?)", ast.unparse(statement)):
             module, _, role = name.partition(".")
             is_known = name in held or not role or ROLES.fullmatch(role) or role in _NUMBERS
-            if module not in modules or not is_known:
+            if module not in modules or not is_known or f"self.{name}" in self.told.absent:
                 return False
         return True
-
-
-def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
-    """Whether the values that a function is given have the dimensions whose sizes it asks for."""
-    given = zip([argument.arg for argument in function.args.args], map(ast.unparse, args), strict=False)
-    ranks = {name: len(told.shapes[text]) for name, text in given if _VALUE.fullmatch(name) and text in told.shapes}
-    for node in ast.walk(function):
-        match node:
-            case ast.Assign([ast.Name(name)], value) if ast.unparse(value) != f"{name}.contiguous()":
-                ranks.pop(name, None)  # another tensor from here on
-    for node in ast.walk(function):
-        match node:
-            case ast.Subscript(ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(place))) if name in ranks:
-                if place >= ranks[name]:
-                    return False
-    return True
-
-
-def _has_shape(made: str, function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:
-    """Whether what a function makes, as far as its source says, has the shape of the reference's value."""
-    try:
-        found = host.returned(function, _tensors(args, told))
-    except host.Unknown:
-        return True
-    except host.Wrong:
-        return False
-    return made not in told.shapes or getattr(found, "shape", None) == told.shapes[made]
-
-
-def _tensors(args: Sequence[ast.expr], told: Told) -> list[Any]:
-    """What a call is given, without data; None where it is not known."""
-    known = {name: host.tensor(shape) for name, shape in told.shapes.items() if _VALUE.fullmatch(name)}
-    return [_given(arg, known, told) for arg in args]
-
-
-def _given(arg: ast.expr, known: Mapping[str, Any], told: Told) -> Any:
-    """A value or a tensor of the module without its data, or a number; None where it is not known."""
-    text = ast.unparse(arg)
-    if shape := told.shapes.get(text, told.weights.get(text)):
-        return host.tensor(shape)
-    try:
-        return host.value_of(arg, known)
-    except (host.Unknown, host.Wrong):
-        return None
-
-
-def _fits(made: str, args: Sequence[ast.expr], told: Told) -> bool:
-    """Whether a call that makes a value is given the tensors from which the reference's lines make it: all of them, and
-    no others."""
-    given = {text for text in map(ast.unparse, args) if _TENSOR.fullmatch(text) or _VALUE.fullmatch(text)}
-    needed, reached, modules = set[str](), set[str](), set[str]()
-    waiting, seen = [made], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if name in given and name != made:
-            reached.add(name)
-        elif name not in told.makers:
-            needed.add(name)
-        else:
-            line = told.makers[name]
-            needed |= _tensors_of(line)
-            modules |= set(re.findall(r"\bself\.m\d+", line.told))
-            waiting += _values_of(line)
-    is_reached = lambda name: name in reached | needed or ".".join(name.split(".")[:2]) in modules
-    return needed <= given and all(map(is_reached, given))
-
-
-def _values_of(line: Line) -> set[str]:
-    """The values that a line reads, as far as more than their shapes counts."""
-    code = line.told.partition("  #")[0].partition(" = ")[2]
-    return set() if _SHAPE_ALONE.match(code) else {found[0] for found in _VALUE.finditer(code)}
-
-
-def _tensors_of(line: Line) -> set[str]:
-    """The tensors of the module that a line needs: `self.m0.weight` of `self.m0(t0)  # F.linear(weight (8, 4))`. What
-    is told as a module of PyTorch's (`nn.LSTM`) is nothing that a call is given."""
-    code, _, beside = line.told.partition("  #")
-    found = set(_TENSOR.findall(code))
-    called = {name for name in found if f"{name}(" in code and name.count(".") == 1}
-    roles = [role for role in ("weight", "bias") if re.search(rf"\b{role}\b", beside)]
-    is_whole = beside.strip().startswith("nn.")
-    return found - called | {f"{name}.{role}" for name in called for role in (["()"] if is_whole else roles)}

@@ -93,6 +93,16 @@ def general(
     return dataclasses.replace(call, name=name, tensors=tensors, words=words)
 
 
+def own(call: Call) -> Call | None:
+    """The call as it is at all sizes, where nothing has to be guessed: that of a module, or of a dropout, which is told
+    without its probability."""
+    if call.own:
+        return Call(call.own, call.refs, module=call.own)
+    if "dropout" in call.name and not call.module:
+        return dataclasses.replace(call, words={"p": call.asked[1], **call.words})
+    return None
+
+
 def without_window(call: Call, numbers: Mapping[int, str], literals: Literals) -> Call:
     """A pool of whole planes as a reduction, where nothing gives their size as a number: it is another at others."""
     kind = re.fullmatch(r"(max|avg)_pool([123])d", "" if call.module else call.name)

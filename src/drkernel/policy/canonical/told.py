@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,6 +34,8 @@ class Told:
     """Whole numbers that the module holds, by name: `n0`."""
     shown: int = 0
     """How many of the lines a policy reads before the last one."""
+    absent: Collection[str] = frozenset()
+    """Tensors that the module's parts might have and do not have, by name: `self.m0.bias`."""
 
     @cached_property
     def makers(self) -> dict[str, Line]:

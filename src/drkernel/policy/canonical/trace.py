@@ -14,7 +14,7 @@ the call beside it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,22 +24,36 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.held import ROLES, Named, holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.held import (
+    ROLES,
+    Named,
+    absent,
+    elements_of,
+    holds_tensors,
+    numbers_of,
+    tensors,
+    whole,
+)
 from drkernel.policy.canonical.literals import Literals
+from drkernel.policy.canonical.meta import OnMeta, long_parts, made_from
 from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized, with_attributes
-from drkernel.policy.canonical.sizes import general, without_window
-from drkernel.tasks.module import Reference
+from drkernel.policy.canonical.sizes import general, own, without_window
+from drkernel.policy.canonical.values import dtype_of, made_of, pattern_of, replaced, told_as
 from drkernel.tasks.own_sizes import with_own_sizes
-from drkernel.types import Task
 
-MOST_CALLS = 1500
-"""The most calls of a `forward` that are followed; a long loop over time has more."""
+MOST_CALLS, MOST_LEFT = 1500, 4000
+"""The most calls of a `forward` that are followed; a long loop over time has more. The parts of a network that make the
+most are told whole then. The most calls that may be left, those of loops in `forward` itself among them."""
 
 
 class Untold(Exception):
     """A task that cannot be run without data, or that makes too many calls."""
+
+
+class _TooMany(Untold):
+    """A task that makes too many calls."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +71,16 @@ class Trace:
     """Of those of them that are not float32: float16, bfloat16, int, bool."""
     paths: Mapping[str, str]
     """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
-    whole numbers that the module holds, `r0`, `r1`, ... of others."""
+    whole numbers that the module holds, `r0`, `r1`, ... of others, `u0`, `u1`, ... of what no policy reads: modules
+    without tensors, and whole numbers in tuples."""
     numbers: Mapping[str, int]
     """These whole numbers by path."""
     digits: Mapping[str, str]
     """Numbers of calls of which the lines have fewer digits, by what they have (numbers.py)."""
+    absent: frozenset[str]
+    """Tensors that modules might have and do not have, by name: the bias of a convolution without one."""
+    has_parts: bool
+    """Whether modules of the task's own classes are told whole."""
 
 
 def trace(source: str, entry_point: str) -> Trace:
@@ -73,12 +92,18 @@ def trace(source: str, entry_point: str) -> Trace:
     source = with_own_sizes(source)
     state, dtype = torch.random.get_rng_state(), torch.get_default_dtype()
     try:
-        with torch.no_grad(), torch.device("meta"), _OnMeta():
-            told, recorder = _run(source, entry_point)
+        with torch.no_grad(), torch.device("meta"), OnMeta():
+            parts = frozenset[str]()
+            try:
+                told, recorder = _run(source, entry_point)
+            except _TooMany:
+                parts = long_parts(source, entry_point, MOST_CALLS)
+                told, recorder = _run(source, entry_point, parts, MOST_LEFT)
             if not any(has_sizes(*both, recorder.held) for both in zip(recorder.calls, recorder.guesses, strict=True)):
                 return told
             run = _as_run(recorder, told.paths)
-            tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, run.calls))
+            others = resized(source, run.calls)
+            tried = (_at_other_sizes(text, entry_point, run, told.paths, parts) for text in others)
             return _at_all_sizes(told, recorder, run, [other for other in tried if other])
     except Untold:
         raise
@@ -89,10 +114,10 @@ def trace(source: str, entry_point: str) -> Trace:
         torch.set_default_dtype(dtype)
 
 
-def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str, str]) -> Run | None:
+def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str, str], parts: Set[str]) -> Run | None:
     """A run of the task with other numbers; None where it fails or makes other calls."""
     try:
-        run = _as_run(_run(source, entry_point)[1], names)
+        run = _as_run(_run(source, entry_point, parts, MOST_LEFT)[1], names)
     except (Exception, SystemExit):  # whatever a task's own code raises
         return None
     return run if [call.name for call in run.calls] == [call.name for call in base.calls] else None
@@ -100,7 +125,8 @@ def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str
 
 def _as_run(recorder: _Recorder, names: Mapping[str, str]) -> Run:
     """names: of the numbers that the module holds, by path."""
-    numbers = {names[path]: number for path, number in recorder.held.items() if path in names}
+    held = {**recorder.held, **recorder.elements}
+    numbers = {names[path]: number for path, number in held.items() if path in names}
     return Run(recorder.calls, recorder.made, recorder.shapes, numbers)
 
 
@@ -111,29 +137,31 @@ def _at_all_sizes(told: Trace, recorder: _Recorder, base: Run, others: Sequence[
         made = fitted(place, guess, base, others)
         if made.text != guess.text:
             suited[place] = f"{suited[place].partition(' = ')[0]} = {made.text}"
-            if made.infix:
+            if made.infix and "self.u" not in made.text:
                 lines[place] = suited[place] + lines[place][len(told.general[place]) :]
-        own = with_attributes(place, made, base, others)  # not told: no policy knows these names
-        suited[place] = f"{suited[place].partition(' = ')[0]} = {own.text}" if own is not made else suited[place]
+        held = with_attributes(place, made, base, others)  # not told: no policy knows these names
+        suited[place] = f"{suited[place].partition(' = ')[0]} = {held.text}" if held is not made else suited[place]
     return replace(told, lines=tuple(lines), general=tuple(suited))
 
 
-def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
-    reference = Reference(Task("task", source, entry_point=entry_point))
-    model, inputs = reference.model(seed=0).eval(), reference.inputs(seed=0)
-    recorder = _Recorder()
+def _run(
+    source: str, entry_point: str, parts: Set[str] = frozenset(), most: int = MOST_CALLS
+) -> tuple[Trace, _Recorder]:
+    """parts: paths of modules that are told whole, beside those of PyTorch's. most: calls."""
+    model, inputs = made_from(source, entry_point)
+    recorder = _Recorder(most)
     for path, tensor in tensors(model):
-        recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
+        recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), dtype_of(tensor), path))
     for place, value in enumerate(inputs):
         for name, tensor in tensors_in(value, f"in{place}"):
             recorder.take(tensor, name)
     for path, module in model.named_modules():
         is_told = holds_tensors(module) or isinstance(module, nn.GroupNorm)  # whose groups the submission may ask for
-        if type(module).__module__.startswith("torch.nn.modules") and is_told:
-            recorder.keep_call(module, path)
-    for path, module in whole(model):
+        if type(module).__module__.startswith("torch.nn.modules") and path:
+            recorder.keep_call(module, path, is_told)
+    for path, module in whole(model, parts):
         recorder.keep_whole(module, path)
-    recorder.held = dict(numbers_of(model))
+    recorder.held, recorder.elements = dict(numbers_of(model)), dict(elements_of(model))
     numbers = {path: value for path, value in recorder.held.items() if type(value) is int and value > 1}
     names = {path: f"n{place}" for place, path in enumerate(numbers)}
     recorder.numbers = Named(model, {path: (numbers[path], name) for path, name in names.items()})
@@ -143,26 +171,12 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     lines = tuple(recorder.lines(result))
     paths = recorder.paths | names
     paths |= {path: f"r{place}" for place, (path, value) in enumerate(recorder.held.items()) if type(value) is float}
-    shown = tuple(map(_told, inputs))
+    paths |= {path: f"u{len(recorder.untold) + k}" for k, path in enumerate(recorder.elements)} | recorder.untold
+    missing = frozenset(f"self.{paths[p]}.{role}" for p, role in absent(model) if p in paths)
+    shown = tuple(map(told_as, inputs))
     digits = with_more_digits(value for call in recorder.calls for value in leaves([call.tensors, call.words]))
-    told = Trace(shown, lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers, digits)
-    return told, recorder
-
-
-class _OnMeta(TorchFunctionMode):
-    """Nothing leaves the meta device."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if "device" in kwargs:
-            kwargs["device"] = "meta"
-        if func in (Tensor.cuda, Tensor.cpu):
-            return args[0]
-        if func is Tensor.to:
-            args = (args[0], *(a for a in args[1:] if not isinstance(a, str | torch.device)))
-            if len(args) == 1 and not kwargs.get("dtype"):
-                return args[0]
-        return func(*args, **kwargs)
+    suited, shapes, dtypes = tuple(recorder.general), recorder.shapes, recorder.dtypes
+    return Trace(shown, lines, suited, shapes, dtypes, paths, numbers, digits, missing, bool(parts)), recorder
 
 
 @dataclass
@@ -178,8 +192,9 @@ class _Line:
 class _Recorder(TorchFunctionMode):
     """Keeps the calls that are made under it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__()
+        self._most = most
         self.known: dict[int, Ref] = {}
         self.paths: dict[str, str] = {}
         self.general: list[str] = []
@@ -192,6 +207,10 @@ class _Recorder(TorchFunctionMode):
         self.dtypes: dict[str, str] = {}
         self.held: dict[str, int | float] = {}
         """Numbers that the module holds, by path."""
+        self.elements: dict[str, int] = {}
+        """Whole numbers in tuples that it holds, by path."""
+        self.untold: dict[str, str] = {}
+        """Names of modules without tensors whose calls are lines, by path."""
         self.numbers = Named()
         """Names of whole numbers that the module holds."""
         self.literals = Literals()
@@ -207,7 +226,7 @@ class _Recorder(TorchFunctionMode):
 
     def take(self, tensor: Tensor, name: str) -> None:
         """An input."""
-        self._inputs.append(Ref(name, tuple(tensor.shape), _dtype(tensor)))
+        self._inputs.append(Ref(name, tuple(tensor.shape), dtype_of(tensor)))
         self.name(tensor, self._inputs[-1])
 
     def keep_whole(self, module: nn.Module, path: str) -> None:
@@ -217,10 +236,11 @@ class _Recorder(TorchFunctionMode):
             self._quiet = True
             try:
                 result = inner(*args, **kwargs)
-                head = f"nn.{type(module).__name__}({module.extra_repr()})"
+                is_own = not type(module).__module__.startswith("torch.nn.modules")
+                head = "nn.Module()" if is_own else f"nn.{type(module).__name__}({module.extra_repr()})"
                 told = {name: value for name, value in kwargs.items() if value is not usual[name].default}
-                given, words = _replaced((args, told), self._ref)
-                self._add(Call(path, given, words, module=head, makes=_pattern(result)), *_made(result))
+                given, words = replaced((args, told), self._ref)
+                self._add(Call(path, given, words, module=head, makes=pattern_of(result)), *made_of(result))
             finally:
                 self._quiet = False
             return result
@@ -228,8 +248,9 @@ class _Recorder(TorchFunctionMode):
         inner, module.forward = module.forward, forward
         usual = inspect.signature(type(module).forward).parameters
 
-    def keep_call(self, module: nn.Module, path: str) -> None:
-        """Tells the call of a module that makes one call of a function as the module's."""
+    def keep_call(self, module: nn.Module, path: str, is_told: bool) -> None:
+        """Tells the call of a module that makes one call of a function as the module's. Where that is not told, the
+        line for all sizes calls it, since it has its own numbers at each."""
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             start = len(self._calls)
@@ -239,8 +260,10 @@ class _Recorder(TorchFunctionMode):
                 call = made[0].call
                 given = [ref for ref in call.refs if not ref.path]
                 owners = {ref.path.rpartition(".")[0] for ref in call.refs if ref.path}
-                if owners <= {path} and len(given) == len(args):
+                if is_told and owners <= {path} and len(given) == len(args):
                     made[0].call = Call(path, given, module=call.description)
+                elif not is_told and call.has_numbers and [id(ref) for ref in call.refs] == list(map(self._id, args)):
+                    call.own = "" if getattr(module, "inplace", False) or kwargs else path
             return result
 
         inner, module.forward = module.forward, forward
@@ -249,11 +272,11 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._quiet:
             return func(*args, **kwargs)
-        given = _replaced((args, kwargs), self._ref)
+        given = replaced((args, kwargs), self._ref)
         result = func(*args, **kwargs)
         if isinstance(result, Iterator):
             result = list(result)
-        made, refs = _made(result)
+        made, refs = made_of(result)
         if func is Tensor.__setitem__:
             self._calls.append(_Line(called(func, given[0], given[1], []), [given[0][0]]))
         elif made:
@@ -265,8 +288,8 @@ class _Recorder(TorchFunctionMode):
         return iter(result) if isinstance(result, list) and func is Tensor.__iter__ else result
 
     def _add(self, call: Call, made: Sequence[Tensor], refs: list[Ref]) -> None:
-        if len(self._calls) >= MOST_CALLS:
-            raise Untold(f"more than {MOST_CALLS} calls")
+        if len(self._calls) >= self._most:
+            raise _TooMany(f"more than {self._most} calls")
         for value, ref in zip(made, refs, strict=True):
             self.name(value, ref)
         self._calls.append(_Line(call, refs, self.numbers.now))
@@ -278,9 +301,12 @@ class _Recorder(TorchFunctionMode):
             raise Untold("a tensor that no call has made")
         return self.known[id(value)]
 
+    def _id(self, value: Any) -> int:
+        return id(self.known.get(id(value)))
+
     def lines(self, result: Any) -> Iterator[str]:
         """The calls that the result needs, in order, with names for what they make."""
-        returned = [self._ref(value) for value in _made(result)[0]]
+        returned = [self._ref(value) for value in made_of(result)[0]]
         if not returned:
             raise Untold("forward returns no tensor")
         needed, kept = {id(ref) for ref in returned}, []
@@ -298,7 +324,8 @@ class _Recorder(TorchFunctionMode):
                 yield self.general[-1]
                 continue
             line, before = _without_places(line, needed), number
-            line = replace(line, call=without_window(line.call, self.numbers.everywhere, self.literals))
+            windowless = without_window(line.call, self.numbers.everywhere, self.literals)
+            line = replace(line, call=replace(windowless, own=line.call.own))
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
@@ -307,7 +334,8 @@ class _Recorder(TorchFunctionMode):
             names, pattern = [ref.name for ref in line.made], line.call.makes
             is_first = pattern not in ("", "{}") and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{names[0]}, *_" if is_first else pattern.format(*names) or ", ".join(names)
-            suited = general(line.call, self._inputs, line.numbers, makers, self.literals, values)
+            guess = general(line.call, self._inputs, line.numbers, makers, self.literals, values)
+            suited = own(line.call) or guess
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
             self._keep(line.call, suited, before, f"{makes} = {suited.text}")
             yield f"{makes} = {(suited if line.call.infix else line.call).text}{_beside(line, told)}"
@@ -325,29 +353,13 @@ class _Recorder(TorchFunctionMode):
         named = lambda path: self.paths.setdefault(path, f"m{len(self.paths)}")
         if call.module:
             call.name = f"self.{named(call.name)}"
+        if call.own:
+            call.own = f"self.{self.untold.setdefault(call.own, f'u{len(self.untold)}')}"
         for ref in call.refs:
             if ref.path and not ref.name:
                 owner, _, role = ref.path.rpartition(".")
                 has_role = owner and ROLES.fullmatch(role)  # others have names that somebody invented
                 ref.name = f"self.{named(owner)}.{role}" if has_role else f"self.{named(ref.path)}"
-
-
-def _made(result: Any) -> tuple[list[Tensor], list[Ref]]:
-    """The tensors in a result, and what stands for them."""
-    made = [value for value in leaves(result) if isinstance(value, Tensor)]
-    return made, [Ref("", tuple(value.shape), _dtype(value)) for value in made]
-
-
-def _pattern(result: Any) -> str:
-    """How a result is taken apart, with a place for each tensor.
-
-    >>> one = torch.zeros(1)
-    >>> _pattern(one), _pattern((one, (one, one))), _pattern((one, None))
-    ('{}', '{}, ({}, {})', '{}, _')
-    """
-    if not isinstance(result, tuple | list):
-        return "{}" if isinstance(result, Tensor) else "_"
-    return ", ".join(f"({_pattern(part)})" if isinstance(part, tuple | list) else _pattern(part) for part in result)
 
 
 def _without_places(line: _Line, needed: set[int]) -> _Line:
@@ -374,27 +386,3 @@ def _beside(line: _Line, told: set[str]) -> str:
     if not shaped and (first is None or (first.shape, first.dtype) != (made.shape, made.dtype)):
         words.append(" ".join([made.dtype] * (made.dtype != (first.dtype if first else "")) + [str(made.shape)]))
     return f"  # {'; '.join(words)}" if words else ""
-
-
-def _dtype(tensor: Tensor) -> str:
-    name = str(tensor.dtype).removeprefix("torch.")
-    return {"int64": "int", "int32": "int"}.get(name, name)
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, tuple | list) and any(isinstance(part, Tensor) for part in leaves(value)):
-        return f"({', '.join(map(_told, value))})"
-    if not isinstance(value, Tensor):
-        return repr(value)
-    kind = _dtype(value)
-    return f"{kind} {tuple(value.shape)}" if kind != "float32" else str(tuple(value.shape))
-
-
-def _replaced(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: _replaced(part, change) for key, part in value.items()}
-    if isinstance(value, torch.Size):
-        return tuple(value)
-    if isinstance(value, tuple | list):
-        return [_replaced(part, change) for part in value]
-    return change(value)
