@@ -22,8 +22,10 @@ from rich.progress import track
 
 from drkernel.judge import Judge
 from drkernel.judge.boundary import aten
-from drkernel.judge.trusted import cases, criterion, reference_model, reruns, shrink
+from drkernel.judge.trusted import criterion
+from drkernel.judge.trusted.cases import cases, reference_model, reruns
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.sizes import shrink
 from drkernel.tasks.module import Reference
 from drkernel.types import Task, Verdict
 from tests.judge.examples import Example, examples, tasks

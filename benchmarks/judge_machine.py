@@ -247,7 +247,7 @@ def confined(_: int) -> dict[str, Any]:
     from drkernel.judge.boundary.cuda import setup
     from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
     from drkernel.judge.boundary.sandbox import Limits
-    from drkernel.judge.trusted.zygote import ProcessSpec, Zygote
+    from drkernel.judge.trusted.processes.zygote import ProcessSpec, Zygote
 
     os.environ.update(setup.ENVIRONMENT)
     spec = ProcessSpec("drkernel.judge.untrusted.cuda.runner:prepare", "judge_machine:locked_in", areas=0, gpu=True)

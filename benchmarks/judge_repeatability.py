@@ -31,7 +31,7 @@ import numpy
 from rich.progress import track
 
 from drkernel.judge import Judge
-from drkernel.judge.trusted import shrink
+from drkernel.judge.trusted.sizes import shrink
 from drkernel.tasks.generators import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task

@@ -29,7 +29,7 @@ from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import estimate_times
-from drkernel.judge.trusted import shrink
+from drkernel.judge.trusted.sizes import shrink
 from drkernel.judge.untrusted.simulated.device import install, record
 from drkernel.tasks.generators import generate
 from drkernel.tasks.module import Reference

@@ -20,10 +20,11 @@ import threading
 import traceback
 
 from drkernel.judge.devices.simulated import backend
-from drkernel.judge.trusted import worker_process
+from drkernel.judge.trusted.processes import worker_process
 from tests import fork_server
 
-_IMPORTED = ("drkernel.judge.trusted.worker", "torch._dynamo", "triton.runtime.interpreter", "einops.layers.torch")
+_WORKER = "drkernel.judge.trusted.processes.worker"
+_IMPORTED = (_WORKER, "torch._dynamo", "triton.runtime.interpreter", "einops.layers.torch")
 _LOCK = threading.Lock()
 _by_command = worker_process._start
 
@@ -118,10 +119,10 @@ def _report(connection: socket.socket, child: int) -> None:
 
 
 def _become_worker(cwd: str, request: int, stdout: int, stderr: int) -> None:
-    """Become `python -m drkernel.judge.trusted.worker REQUEST`."""
+    """Become `python -m drkernel.judge.trusted.processes.worker REQUEST`."""
     from drkernel.judge.boundary.framing import PeerClosed
-    from drkernel.judge.trusted import worker
-    from drkernel.judge.trusted.zygote import ZygoteDied
+    from drkernel.judge.trusted.processes import worker
+    from drkernel.judge.trusted.processes.zygote import ZygoteDied
 
     code = 1
     try:

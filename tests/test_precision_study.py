@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drkernel.judge.trusted.static_check import inspect
+from drkernel.judge.trusted.source.static_check import inspect
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

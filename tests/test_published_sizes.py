@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from drkernel.judge.trusted.static_check import inspect
+from drkernel.judge.trusted.source.static_check import inspect
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

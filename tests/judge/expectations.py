@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.trusted import formats
-from drkernel.judge.trusted.formats import Lowered
+from drkernel.judge.trusted.comparison.tolerance import Expected
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.rounding import Noise
-from drkernel.judge.trusted.tolerance import Expected
+from drkernel.judge.trusted.rounding import formats
+from drkernel.judge.trusted.rounding.formats import Lowered
+from drkernel.judge.trusted.rounding.rounding import Noise
 
 
 def expected(function: Callable, *inputs: torch.Tensor, precision: Any = "ieee", runs: int = 4) -> Expected:

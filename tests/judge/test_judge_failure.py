@@ -19,12 +19,12 @@ from drkernel.judge.boundary import sandbox
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.devices.simulated import backend, examiner
 from drkernel.judge.devices.simulated.examiner import SimulatedExaminer
-from drkernel.judge.trusted import runner_client
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.runner_client import RunnerClient, reading
+from drkernel.judge.trusted.processes import runner_client
+from drkernel.judge.trusted.processes.runner_client import RunnerClient, reading
+from drkernel.judge.trusted.processes.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
+from drkernel.judge.trusted.processes.zygote import ZygoteDied
 from drkernel.judge.trusted.verdicts import judge_failure
-from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
-from drkernel.judge.trusted.zygote import ZygoteDied
 from drkernel.types import DrKernelError, Task, Verdict
 from tests.judge.examples import as_expected, examples
 

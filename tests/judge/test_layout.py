@@ -21,9 +21,9 @@ TRUSTED_FROM_DEVICES = {
     ("trusted.judging", "devices.base"),
     ("trusted.shape_times", "devices.base"),
     ("trusted.reductions", "devices.cuda.fused"),
-    ("trusted.worker", "devices.cuda.compile_worker"),
-    ("trusted.worker", "devices.cuda.examiner"),
-    ("trusted.worker", "devices.simulated.examiner"),
+    ("trusted.processes.worker", "devices.cuda.compile_worker"),
+    ("trusted.processes.worker", "devices.cuda.examiner"),
+    ("trusted.processes.worker", "devices.simulated.examiner"),
 }
 """Devices import trusted/, which knows only their Protocol, but for the process that chooses one and for reductions,
 which has an implementation of its own on a GPU."""
@@ -37,6 +37,9 @@ INSIDE = {
 }
 """Imports of the judge's folders by the rest of the package, which else imports the modules beside them, and the client
 of a server."""
+GROUND = {"outputs", "reductions", "spent"}
+GROUNDED = ("source", "rounding", "comparison", "sizes", "cases")
+"""Folders of trusted/, ground first: their modules import from those below, and the modules of GROUND."""
 EXCEPTIONS: set[tuple[str, str]] = set()
 """Imports against the rules that are still to be ended. Nothing may be added."""
 
@@ -70,6 +73,14 @@ def test_the_judge_needs_little_of_the_rest_of_the_project(folder):
 def test_trusted_code_knows_devices_by_their_protocol():
     known = {pair for pair in inside("trusted") if pair[1].startswith("devices")}
     assert known <= TRUSTED_FROM_DEVICES
+
+
+def test_folders_of_trusted_import_downwards():
+    for importer, name in inside("trusted"):
+        folder, known = importer.split(".")[1], name.split(".")
+        if folder in GROUNDED and known[0] == "trusted":
+            below = GROUNDED[: GROUNDED.index(folder) + 1]
+            assert known[1] in GROUND or known[1] in below, f"{importer} imports {name}"
 
 
 def loaded(*folders: str) -> set[str]:

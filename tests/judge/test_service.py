@@ -90,7 +90,7 @@ def _kill(processes: list[int]) -> None:
 def _workers() -> list[int]:
     """The workers that this process started by the real command."""
     command = lambda pid: Path(f"/proc/{pid}/cmdline").read_bytes()
-    return [child for child in _children(os.getpid()) if b"drkernel.judge.trusted.worker" in command(child)]
+    return [child for child in _children(os.getpid()) if b"drkernel.judge.trusted.processes.worker" in command(child)]
 
 
 def _children(pid: int) -> list[int]:

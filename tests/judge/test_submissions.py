@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.judge import Judge
-from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.source import static_check
 from drkernel.types import Task, Verdict
 from tests.judge.examples import TAMED, Example, as_expected, descendants, examples, gains, honest_speedups, traces
 from tests.judge.examples import tasks as tasks_by_name

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from drkernel.judge.trusted.shrink import fit
+from drkernel.judge.trusted.sizes.shrink import fit
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.types import Task
 

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge import Judge
-from drkernel.judge.trusted.shrink import fit
+from drkernel.judge.trusted.sizes.shrink import fit
 from drkernel.tasks import load_tasks
 from drkernel.tasks import test_source as evaluated_on
 from drkernel.tasks.generators import generate

@@ -14,6 +14,6 @@ from drkernel.judge.interface import JudgeProtocol
 from drkernel.judge.network.client import RemoteJudge
 from drkernel.judge.network.connection import read_token
 from drkernel.judge.service import Judge
-from drkernel.judge.trusted.worker_process import NotPrepared
+from drkernel.judge.trusted.processes.worker_process import NotPrepared
 
 __all__ = ["Judge", "JudgeProtocol", "NotPrepared", "RemoteJudge", "feedback", "read_token"]

@@ -33,7 +33,7 @@ from drkernel.judge.network.connection import read_token
 from drkernel.judge.network.server import HttpServer
 from drkernel.judge.options import TIMEOUT_S, WORDS
 from drkernel.judge.service import Judge
-from drkernel.judge.trusted.worker_process import NotPrepared
+from drkernel.judge.trusted.processes.worker_process import NotPrepared
 from drkernel.tasks import read_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict

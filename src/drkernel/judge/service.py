@@ -18,7 +18,7 @@ from drkernel.judge.devices.simulated.backend import SimulatedBackend
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.interface import Backend
 from drkernel.judge.options import DEVICES, JudgeOptions, longest_s
-from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.source import static_check
 from drkernel.judge.trusted.verdicts import reason_of
 from drkernel.types import DrKernelError, Task, Verdict
 

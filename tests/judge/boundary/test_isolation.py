@@ -230,7 +230,7 @@ def test_a_runner_can_compute_and_nothing_else(judge_by_command, tasks, tmp_path
 
 
 def test_no_variable_of_the_trainers_environment_reaches_a_worker(monkeypatch):
-    from drkernel.judge.trusted.worker_process import base_environment
+    from drkernel.judge.trusted.processes.worker_process import base_environment
 
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     assert "secret" not in base_environment().values()

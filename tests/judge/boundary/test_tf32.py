@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.trusted import cases, reference_model
+from drkernel.judge.trusted.cases import cases, reference_model
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

@@ -9,21 +9,21 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import (
+from drkernel.judge.trusted.cases import (
     cases,
     domain,
     modes,
     plans,
     reference_model,
     regimes,
-    shrink,
     structure,
     weight_perturbation,
 )
-from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.cases.cases import Seeds
+from drkernel.judge.trusted.cases.plans import PUBLISHED
+from drkernel.judge.trusted.cases.reference_model import Perturbation
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.plans import PUBLISHED
-from drkernel.judge.trusted.reference_model import Perturbation
+from drkernel.judge.trusted.sizes import shrink
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import tasks

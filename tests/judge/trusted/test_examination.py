@@ -16,11 +16,11 @@ from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.trusted.zygote import Zygote
+from drkernel.judge.trusted.processes.zygote import Zygote
 from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.devices.simulated.examiner import PROCESS_SPEC

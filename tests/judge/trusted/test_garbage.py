@@ -19,7 +19,7 @@ from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.devices.simulated.examiner import PROCESS_SPEC, SimulatedExaminer
-from drkernel.judge.trusted.zygote import Zygote
+from drkernel.judge.trusted.processes.zygote import Zygote
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from drkernel.judge.trusted.lowering import Lowering
+from drkernel.judge.trusted.comparison.lowering import Lowering
+from drkernel.judge.trusted.comparison.tolerance import Expected
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.tolerance import Expected
 from tests.judge.expectations import expected, right
 
 

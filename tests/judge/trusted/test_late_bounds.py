@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from drkernel.judge.trusted import element_bounds, tolerance
+from drkernel.judge.trusted.comparison import element_bounds, tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
 from tests.judge.expectations import expected
 

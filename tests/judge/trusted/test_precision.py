@@ -7,9 +7,10 @@ import itertools
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, formats, reference_model
+from drkernel.judge.trusted.cases import cases, reference_model
+from drkernel.judge.trusted.cases.plans import WAYS, Plan
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.plans import WAYS, Plan
+from drkernel.judge.trusted.rounding import formats
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

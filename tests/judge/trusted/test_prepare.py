@@ -13,7 +13,7 @@ from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import prepare, spent
-from drkernel.judge.trusted.plans import PUBLISHED
+from drkernel.judge.trusted.cases.plans import PUBLISHED
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drkernel.judge.trusted.static_check import inspect
+from drkernel.judge.trusted.source.static_check import inspect
 from tests.judge.examples import examples
 
 KERNEL = """import torch

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import sigmoid
 
-from drkernel.judge.trusted.rounding import EPS, Noise
+from drkernel.judge.trusted.rounding.rounding import EPS, Noise
 from tests.judge.expectations import expected, right
 
 NEGATIVE, SATURATED, NEAR_FIVE, NEAR_THREE = slice(8), slice(8, 16), slice(16, 20), slice(20, 24)

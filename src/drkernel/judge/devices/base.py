@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted.cases import Case, Seeds
+from drkernel.judge.trusted.cases.cases import Case, Seeds
+from drkernel.judge.trusted.cases.reference_model import ReferenceModel
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.reference_model import ReferenceModel
-from drkernel.judge.trusted.runner_client import RunnerClient
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
 from drkernel.types import KernelTime, Task
 
 P = TypeVar("P", bound=PreparedTask)

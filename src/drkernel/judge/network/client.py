@@ -27,7 +27,7 @@ from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.network import messages
 from drkernel.judge.network.connection import Connection, Lost
 from drkernel.judge.network.messages import About, Checked, CheckRequest, Health, Judged, JudgeRequest, task_fields
-from drkernel.judge.trusted.worker_process import NotPrepared
+from drkernel.judge.trusted.processes.worker_process import NotPrepared
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 LEAST, MOST = 16, 512

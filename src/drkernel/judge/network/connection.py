@@ -17,7 +17,7 @@ import msgspec
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.parsing import T
 from drkernel.judge.network.messages import MAX_REQUEST, Failed, Health, decoded, encoded
-from drkernel.judge.trusted.worker_process import NotPrepared
+from drkernel.judge.trusted.processes.worker_process import NotPrepared
 from drkernel.types import DrKernelError
 
 LEAST_TOKEN = 16

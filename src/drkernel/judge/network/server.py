@@ -49,7 +49,7 @@ from drkernel.judge.network.messages import (
     JudgeRequest,
 )
 from drkernel.judge.service import Judge
-from drkernel.judge.trusted.worker_process import NotPrepared
+from drkernel.judge.trusted.processes.worker_process import NotPrepared
 from drkernel.types import DrKernelError
 
 MAX_HEAD = 2**16

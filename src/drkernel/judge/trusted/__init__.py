@@ -2,7 +2,16 @@
 
 Devices import this package, and not the other way round: an examination knows its device by the Protocol of
 `devices.base` alone, and cost models come in through it. Two modules choose an implementation and so are exceptions:
-`worker` starts the process of one device, and `reductions` has kernels of its own for large tensors on a GPU.
+`processes.worker` starts the process of one device, and `reductions` has kernels of its own for large tensors on a GPU.
 
-Runs in the examiner's process (and `static_check` in the compile worker's).
+Read `judging.py`, `examination.py` and `prepare.py` first. Below them lie, ground first:
+
+    source       the static check
+    rounding     the reference once more, with other rounding
+    comparison   is an output right?
+    sizes        other sizes than the published ones
+    cases        values, weights and modes on which a submission is tried
+    processes    workers, the zygote, and the client of a runner
+
+Runs in the examiner's process (and `source` in the compile worker's).
 """

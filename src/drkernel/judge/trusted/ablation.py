@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drkernel.judge.trusted.cases import Case
+from drkernel.judge.trusted.cases.cases import Case
 from drkernel.judge.trusted.paired_models import PairedModels
 
 

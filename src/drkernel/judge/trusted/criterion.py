@@ -30,19 +30,20 @@ from torch import Tensor
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
-from drkernel.judge.trusted import cases, reruns, static_check
-from drkernel.judge.trusted.block_tolerance import RelativeBounds, Tolerance
-from drkernel.judge.trusted.cases import Case, Seeds
+from drkernel.judge.trusted.cases import cases, reruns
+from drkernel.judge.trusted.cases.cases import Case, Seeds
+from drkernel.judge.trusted.cases.plans import PUBLISHED, Plan
+from drkernel.judge.trusted.cases.reference_model import Perturbation
+from drkernel.judge.trusted.comparison.block_tolerance import RelativeBounds, Tolerance
+from drkernel.judge.trusted.comparison.mismatch import Mismatch, describe
+from drkernel.judge.trusted.comparison.tolerance import Expected
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.plans import PUBLISHED, Plan
-from drkernel.judge.trusted.reference_model import Perturbation
-from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
-from drkernel.judge.trusted.tolerance import Expected
+from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.zygote import Process
+from drkernel.judge.trusted.source import static_check
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure
-from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Verdict
 
 CRITERIA = ("drkernel", "both", "kernelbench")

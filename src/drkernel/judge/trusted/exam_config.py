@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.source import static_check
 from drkernel.types import Verdict
 
 

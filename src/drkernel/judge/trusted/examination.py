@@ -8,9 +8,8 @@
 6. timing           What do the kernels replace, and how fast are they, here and at other shapes?
 
 The first refusal ends the examination. All that differs between devices is in `self.device`: how cases are chosen
-(`ExamPolicy`), and how times are found out (`Device.measure`).
-
-Every output is copied out of the shared memory before it is compared. After every call inputs are checked for edits.
+(`ExamPolicy`), and how times are found out (`Device.measure`). Every output is copied out of the shared memory before
+it is compared. After every call inputs are checked for edits.
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ import torch
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
-from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan, reruns
-from drkernel.judge.trusted.cases import Case, Seeds
+from drkernel.judge.trusted import ablation, attribution, ptx_scan
+from drkernel.judge.trusted.cases import cases, plans, reruns
+from drkernel.judge.trusted.cases.cases import Case, Seeds
+from drkernel.judge.trusted.cases.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
+from drkernel.judge.trusted.cases.reference_model import Perturbation
+from drkernel.judge.trusted.comparison.mismatch import OVERWRITES
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.generality import Generality, without_words
-from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
-from drkernel.judge.trusted.reference_model import Perturbation
-from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
-from drkernel.judge.trusted.zygote import Process
 from drkernel.types import Verdict
 
 _LARGE_CASES = 2

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
-from drkernel.judge.trusted import plans
-from drkernel.judge.trusted.cases import Case
+from drkernel.judge.trusted.cases import plans
+from drkernel.judge.trusted.cases.cases import Case
+from drkernel.judge.trusted.cases.plans import Plan
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.plans import Plan
-from drkernel.judge.trusted.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import DrKernelError
 

@@ -18,12 +18,13 @@ from typing import Any
 
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.devices.base import Device, P
-from drkernel.judge.trusted import criterion, static_check
-from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted import criterion
+from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.zygote import Process
+from drkernel.judge.trusted.processes.zygote import Process
+from drkernel.judge.trusted.source import static_check
 from drkernel.types import Task, Verdict
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from drkernel.judge.boundary.aten import GATHERS, Recorder, distinct_elements
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.small_data import RUNS
+from drkernel.judge.trusted.sizes.small_data import RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 

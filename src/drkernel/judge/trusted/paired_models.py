@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import cases, reference_model, reruns, weight_perturbation
-from drkernel.judge.trusted.cases import Case, Seeds
-from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
+from drkernel.judge.trusted.cases import cases, reference_model, reruns, weight_perturbation
+from drkernel.judge.trusted.cases.cases import Case, Seeds
+from drkernel.judge.trusted.cases.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
+from drkernel.judge.trusted.cases.reference_model import Perturbation, ReferenceModel
+from drkernel.judge.trusted.comparison.mismatch import OVERWRITES, Mismatch
+from drkernel.judge.trusted.comparison.slices import LARGE, Cut
 from drkernel.judge.trusted.outputs import identical, leaves
-from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.reference_model import Perturbation, ReferenceModel
-from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
-from drkernel.judge.trusted.slices import LARGE, Cut
+from drkernel.judge.trusted.processes.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import DrKernelError
 

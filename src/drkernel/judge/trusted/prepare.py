@@ -15,29 +15,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import flops
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import (
-    attribution,
-    judged_values,
-    modes,
-    regimes,
-    same_calls,
-    shrink,
-    slices,
-    structure,
-    thresholds,
-    trivial_outputs,
-)
+from drkernel.judge.trusted import attribution
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
-from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.distinct_sizes import most_telling
-from drkernel.judge.trusted.formats import PRODUCTS
+from drkernel.judge.trusted.cases import modes, regimes, structure, thresholds, trivial_outputs
+from drkernel.judge.trusted.cases.cases import Seeds
+from drkernel.judge.trusted.cases.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG, PUBLISHED
+from drkernel.judge.trusted.cases.shared_cases import SharedCases
+from drkernel.judge.trusted.cases.structure import SELECTING, Source
+from drkernel.judge.trusted.comparison import judged_values, slices
+from drkernel.judge.trusted.comparison.slices import Cut
 from drkernel.judge.trusted.least_work import inputs_read, least_work
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG, PUBLISHED
-from drkernel.judge.trusted.shared_cases import SharedCases
-from drkernel.judge.trusted.slices import Cut
+from drkernel.judge.trusted.rounding.formats import PRODUCTS
+from drkernel.judge.trusted.sizes import same_calls, shrink
+from drkernel.judge.trusted.sizes.distinct_sizes import most_telling
 from drkernel.judge.trusted.spent import spent
-from drkernel.judge.trusted.structure import SELECTING, Source
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import Math, OpTrace
-from drkernel.judge.trusted.lowering import ADVICE, FEW
+from drkernel.judge.trusted.comparison.lowering import ADVICE, FEW
 from drkernel.judge.trusted.outputs import OutputTensor, is_float, leaves
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import Precision

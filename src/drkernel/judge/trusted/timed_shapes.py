@@ -19,15 +19,16 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import lift, prepare, shrink
+from drkernel.judge.trusted import prepare
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
-from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.footprint import Footprint, of
+from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.least_work import LeastWork, least_work
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.same_calls import are_same
-from drkernel.judge.trusted.without_data import DRY_RUNS
+from drkernel.judge.trusted.sizes import lift, shrink
+from drkernel.judge.trusted.sizes.footprint import Footprint, of
+from drkernel.judge.trusted.sizes.same_calls import are_same
+from drkernel.judge.trusted.sizes.without_data import DRY_RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 

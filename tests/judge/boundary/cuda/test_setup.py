@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.judge.boundary.cuda import setup
-from drkernel.judge.trusted.worker_process import base_environment
+from drkernel.judge.trusted.processes.worker_process import base_environment
 
 FACTS = "Model: \t NVIDIA H200\nGPU UUID: \t GPU-{uuid}\nDevice Minor: \t {minor}\n"
 

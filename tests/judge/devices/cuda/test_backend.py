@@ -20,7 +20,7 @@ from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
 from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
+from drkernel.judge.trusted.processes.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 

@@ -14,8 +14,8 @@ from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.cuda.examiner import GpuExaminer, expect_memory
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
 from drkernel.judge.trusted import timed_shapes
-from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.sizes.footprint import Footprint
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 

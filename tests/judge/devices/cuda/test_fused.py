@@ -17,11 +17,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import element_bounds, reductions, tolerance
-from drkernel.judge.trusted.block_tolerance import LeafTolerance, Tolerance
+from drkernel.judge.trusted import reductions
+from drkernel.judge.trusted.comparison import element_bounds, tolerance
+from drkernel.judge.trusted.comparison.block_tolerance import LeafTolerance, Tolerance
+from drkernel.judge.trusted.comparison.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.rounding import EPS, Noise
-from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected
+from drkernel.judge.trusted.rounding.rounding import EPS, Noise
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from drkernel.judge.devices.cuda import gpu_lock
 from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_room
-from drkernel.judge.trusted.footprint import GIB, Footprint
+from drkernel.judge.trusted.sizes.footprint import GIB, Footprint
 from drkernel.types import DrKernelError, Task
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.trusted.zygote import Process, ProcessSpec, Zygote
+from drkernel.judge.trusted.processes.zygote import Process, ProcessSpec, Zygote
 from tests.judge.devices.cuda.test_gpu_lock import HUNG_S, MOMENT_S, soon
 
 

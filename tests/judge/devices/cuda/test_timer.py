@@ -24,9 +24,9 @@ from drkernel.judge.devices.cuda.timer import (
     PairedTimer,
 )
 from drkernel.judge.devices.cuda.timing import Timing, combined
-from drkernel.judge.trusted.cases import Case
-from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.plans import mixed_plan
+from drkernel.judge.trusted.cases.cases import Case
+from drkernel.judge.trusted.cases.plans import mixed_plan
+from drkernel.judge.trusted.comparison.mismatch import Mismatch
 
 
 def hexed(values):

@@ -12,7 +12,7 @@ import pytest
 from drkernel.judge.boundary.cuda import kernel_cache
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.devices.cuda import precompile
-from drkernel.judge.trusted.zygote import ProcessSpec, Zygote
+from drkernel.judge.trusted.processes.zygote import ProcessSpec, Zygote
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import compiling, tracer
 

@@ -32,8 +32,7 @@ from drkernel.judge.devices.cuda.baselines import Store, add_speedups
 from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.devices.cuda.job_queue import AffinityQueue
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
-from drkernel.judge.trusted.verdicts import as_reply, judge_failure
-from drkernel.judge.trusted.worker_process import (
+from drkernel.judge.trusted.processes.worker_process import (
     ATTEMPTS,
     MissingLocksWarning,
     NotPrepared,
@@ -43,6 +42,7 @@ from drkernel.judge.trusted.worker_process import (
     WorkerSlot,
     settle,
 )
+from drkernel.judge.trusted.verdicts import as_reply, judge_failure
 from drkernel.types import DrKernelError, Task, Verdict
 
 EXAMINERS_PER_GPU, READY_RUNNERS = 2, 5

@@ -42,7 +42,7 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, interleave, probe
-from drkernel.judge.trusted import modes
+from drkernel.judge.trusted.cases import modes
 from drkernel.tasks import load_tasks, read_task, with_precision
 from drkernel.tasks.module import Reference
 from drkernel.types import PRECISIONS, DrKernelError, Precision, Task

@@ -26,7 +26,7 @@ from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
-from drkernel.judge.trusted.footprint import Footprint
+from drkernel.judge.trusted.sizes.footprint import Footprint
 
 GATED_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the semaphore is set anyway."""

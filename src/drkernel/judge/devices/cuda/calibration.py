@@ -15,9 +15,10 @@ from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Usual
 from drkernel.judge.devices.cuda.device import CudaPreparedTask
 from drkernel.judge.devices.cuda.single_calls import KINDS, WAITING
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, reference_model, rounding
-from drkernel.judge.trusted.runner_client import RunnerClient
-from drkernel.judge.trusted.zygote import Process
+from drkernel.judge.trusted.cases import cases, reference_model
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
+from drkernel.judge.trusted.processes.zygote import Process
+from drkernel.judge.trusted.rounding import rounding
 
 _START_S = 60.0
 """Seconds that the runner may take to answer."""

@@ -14,10 +14,11 @@ import torch
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
-from drkernel.judge.trusted import criterion, static_check
+from drkernel.judge.trusted import criterion
 from drkernel.judge.trusted.criterion import Finding
+from drkernel.judge.trusted.processes.zygote import ProcessSpec, Zygote
+from drkernel.judge.trusted.source import static_check
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_failure
-from drkernel.judge.trusted.zygote import ProcessSpec, Zygote
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 

@@ -23,22 +23,15 @@ from drkernel.judge.devices.limits import Limits, limits_of, roofline
 from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
-from drkernel.judge.trusted import (
-    attribution,
-    cases,
-    footprint,
-    plans,
-    prepare,
-    reference_model,
-    shrink,
-    slices,
-    timed_shapes,
-)
-from drkernel.judge.trusted.cases import Case, Seeds
-from drkernel.judge.trusted.footprint import Footprint
-from drkernel.judge.trusted.mismatch import Mismatch
+from drkernel.judge.trusted import attribution, prepare, timed_shapes
+from drkernel.judge.trusted.cases import cases, plans, reference_model
+from drkernel.judge.trusted.cases.cases import Case, Seeds
+from drkernel.judge.trusted.comparison import slices
+from drkernel.judge.trusted.comparison.mismatch import Mismatch
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.shrink import Cost
+from drkernel.judge.trusted.sizes import footprint, shrink
+from drkernel.judge.trusted.sizes.footprint import Footprint
+from drkernel.judge.trusted.sizes.shrink import Cost
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.tasks.module import Reference

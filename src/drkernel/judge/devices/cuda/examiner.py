@@ -32,12 +32,12 @@ from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, mul
 from drkernel.judge.trusted import ptx_scan, spent
 from drkernel.judge.trusted.criterion import Finding
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.footprint import Footprint, large_from
 from drkernel.judge.trusted.judging import Judging
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
-from drkernel.judge.trusted.runner_client import Missing
+from drkernel.judge.trusted.processes.runner_client import Missing
+from drkernel.judge.trusted.processes.zygote import ProcessSpec, Zygote
+from drkernel.judge.trusted.sizes.footprint import Footprint, large_from
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
-from drkernel.judge.trusted.zygote import ProcessSpec, Zygote
 from drkernel.types import DrKernelError, Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"

@@ -18,7 +18,7 @@ from typing import TypeVar
 import torch
 
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy, shared_file, shared_path
-from drkernel.judge.trusted.footprint import GIB, Footprint
+from drkernel.judge.trusted.sizes.footprint import GIB, Footprint
 from drkernel.types import DrKernelError, Task
 
 T = TypeVar("T")

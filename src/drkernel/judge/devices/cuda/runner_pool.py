@@ -31,7 +31,7 @@ from drkernel.judge.boundary.shared_tensors import HostArea
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.gpu_lock import GpuUnhealthy
-from drkernel.judge.trusted.zygote import Process, Zygote
+from drkernel.judge.trusted.processes.zygote import Process, Zygote
 
 _START_S, _LIMIT_S, _POLL_S = 60.0, 10.0, 0.01
 """Seconds that a runner may take to start, and to set its memory limit; pause between looks for one that is ready."""

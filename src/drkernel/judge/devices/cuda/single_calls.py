@@ -28,7 +28,7 @@ from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO
 from drkernel.judge.boundary.framing import DeadlineExceeded
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, Usual, block_of
-from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
+from drkernel.judge.trusted.processes.runner_client import RunnerClient, traces_of
 
 SWITCHING, RESIDENT, WAITING = KINDS = ("switching", "resident", "waiting")
 SLACK_US = {SWITCHING: 8.0, RESIDENT: 0.7, WAITING: 500.0}

@@ -43,12 +43,12 @@ from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in
 from drkernel.judge.devices.cuda.output_slots import Mismatched, OutputSlots
 from drkernel.judge.devices.cuda.single_calls import KINDS, PAUSES_S, SingleCalls, agree, floor_us, true_us
 from drkernel.judge.devices.cuda.timing import Timing, timing_of
-from drkernel.judge.trusted.block_tolerance import Tolerance
-from drkernel.judge.trusted.cases import Case
-from drkernel.judge.trusted.mismatch import Mismatch
+from drkernel.judge.trusted.cases.cases import Case
+from drkernel.judge.trusted.cases.reference_model import ReferenceModel
+from drkernel.judge.trusted.comparison.block_tolerance import Tolerance
+from drkernel.judge.trusted.comparison.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.reference_model import ReferenceModel
-from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
+from drkernel.judge.trusted.processes.runner_client import RunnerClient, traces_of
 
 MIN_CALLS_PER_BLOCK, LONG_BLOCK_US, MAX_LAUNCHES_PER_BLOCK = 3, 10_000.0, 400
 """A block has so many calls even if they take longer than interleaving.BLOCK_US, unless they take as long as this."""

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from drkernel.judge.trusted.worker_process import (
+from drkernel.judge.trusted.processes.worker_process import (
     MissingLocksWarning,
     Worker,
     WorkerCrashed,

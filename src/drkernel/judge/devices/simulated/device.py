@@ -14,16 +14,17 @@ from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
-from drkernel.judge.trusted import attribution, long_shapes, prepare, resized, shrink, timed_shapes
+from drkernel.judge.trusted import attribution, prepare, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
-from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.least_work import inputs_read
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.runner_client import reading
+from drkernel.judge.trusted.processes.runner_client import reading
+from drkernel.judge.trusted.processes.zygote import Process
+from drkernel.judge.trusted.sizes import long_shapes, resized, shrink
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.verdicts import VerdictReached
-from drkernel.judge.trusted.zygote import Process
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, KernelTime, Task
 

@@ -15,12 +15,13 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.devices.simulated import compilation
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.trusted import lift, prepare
+from drkernel.judge.trusted import prepare
 from drkernel.judge.trusted.criterion import Finding
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.judging import Judging
+from drkernel.judge.trusted.processes.zygote import Process, ProcessSpec, Zygote, ZygoteDied
+from drkernel.judge.trusted.sizes import lift
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
-from drkernel.judge.trusted.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.types import DrKernelError, Task, Verdict
 
 PROCESS_SPEC = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")

@@ -27,10 +27,10 @@ from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.runner_client import Failed, RunnerClient
-from drkernel.judge.trusted.small_data import few, many
-from drkernel.judge.trusted.without_data import on_meta
-from drkernel.judge.trusted.zygote import Process
+from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.processes.zygote import Process
+from drkernel.judge.trusted.sizes.small_data import few, many
+from drkernel.judge.trusted.sizes.without_data import on_meta
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 

@@ -19,8 +19,8 @@ import torch
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.small_data import few, many
-from drkernel.judge.trusted.without_data import without_data
+from drkernel.judge.trusted.sizes.small_data import few, many
+from drkernel.judge.trusted.sizes.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 

@@ -1,0 +1,1 @@
+"""What a submission is tried on: values, weights, modes."""

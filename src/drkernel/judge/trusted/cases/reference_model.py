@@ -1,0 +1,83 @@
+"""The reference's model, with weights of its own, with others, or with constants that are slightly off."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from drkernel.judge.boundary.construction import perturbed_construction
+from drkernel.judge.trusted.cases.rounds_that_show import that_remember
+from drkernel.judge.trusted.cases.weight_perturbation import (
+    FOLLOWS,
+    assign,
+    beyond_half,
+    of_a_batch,
+    perturbed,
+    share_that_follows,
+    that_keep_values,
+)
+from drkernel.tasks.module import Reference
+
+
+class Perturbation(enum.Enum):
+    """How the weights of a model differ from the defaults; see weight_perturbation."""
+
+    NONE = enum.auto()
+    OVERWRITE = enum.auto()
+    """They are overwritten after construction."""
+    CONSTRUCTION = enum.auto()
+    """Constants get noise while the model is constructed."""
+
+
+@dataclass
+class ReferenceModel:
+    """The reference's model, for one model of a submission with the same constructor arguments and weights."""
+
+    reference: Reference
+    model: nn.Module
+    seed: int
+    """Of torch's generator during construction."""
+    perturbation: Perturbation
+    initial_weights: dict[str, Tensor] = field(default_factory=dict)
+    """With OVERWRITE: parameters and buffers as construction gives them."""
+    perturbed_weights: dict[str, Tensor] = field(default_factory=dict)
+    """With OVERWRITE: the model's own tensors whose values have replaced them."""
+    larger_at_construction: bool = False
+    """With CONSTRUCTION: whether layers start with larger matrices, see weight_perturbation.that_keep_values."""
+    copies: dict[str, nn.Module] = field(default_factory=dict)
+    """Copies of the model for other precision: `exact` and `noisy`."""
+    has_counts: bool = False
+    """Whether an operator of a run with noise may have given whole numbers; see Noise."""
+
+    @property
+    def perturbed_at_construction(self) -> bool:
+        return self.perturbation is Perturbation.CONSTRUCTION
+
+
+def build(
+    reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE, wide: bool = False
+) -> ReferenceModel:
+    """Builds the reference's model under a seed; `wide`: where weights are overwritten, with `beyond_half`."""
+    outputs = lambda model, draw: reference.forward(model, reference.inputs(seed + draw))
+    larger, model = False, _constructed(reference, seed, perturbation)
+    if perturbation is Perturbation.CONSTRUCTION and (own := share_that_follows(model, outputs)) < FOLLOWS:
+        other = _constructed(reference, seed, perturbation, larger=True)
+        if larger := share_that_follows(other, outputs) > own:
+            model = other
+    built = ReferenceModel(reference, model, seed, perturbation, larger_at_construction=larger)
+    if perturbation is Perturbation.OVERWRITE:
+        named = (*model.named_parameters(), *model.named_buffers())
+        built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
+        assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
+        of_norms = of_a_batch(model, lambda: outputs(model, 0))
+        given = model, outputs, reference.task.precision
+        assign(model, of_norms or ({} if wide else that_keep_values(model, outputs) or that_remember(*given)))
+        built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
+    return built
+
+
+def _constructed(reference: Reference, seed: int, perturbation: Perturbation, larger: bool = False) -> nn.Module:
+    with perturbed_construction(perturbation is Perturbation.CONSTRUCTION, larger):
+        return reference.model(seed)

@@ -1,0 +1,1 @@
+"""Is an output right? Tolerances, and what an output is held against."""

@@ -1,0 +1,1 @@
+"""The processes beside the one that judges: workers, the zygote, and runners as their client sees them."""

@@ -1,0 +1,1 @@
+"""The reference once more with other rounding, as honest kernels round."""

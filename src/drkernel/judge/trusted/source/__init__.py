@@ -1,0 +1,1 @@
+"""The static check: what is read of a submission before it runs."""

@@ -1,0 +1,114 @@
+"""One size at a time is as long as in the published task, as far as that is cheap."""
+
+import dataclasses
+import time
+
+from drkernel.judge.trusted.prepare import names_that_size_inputs
+from drkernel.judge.trusted.sizes import lift, long_shapes, shrink
+from drkernel.judge.trusted.sizes.size_cost import cost_of
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+SOURCE = (
+    "import torch\nimport torch.nn as nn\n\n{sizes}\n\n\nclass Model(nn.Module):\n    def forward(self, {names}):\n"
+    "        return {result}\n\n\ndef get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+)
+SOFTMAX = SOURCE.format(
+    sizes="rows = 4096\ncols = 8192", names="x", result="torch.softmax(x, 1)", inputs="torch.rand(rows, cols)"
+)
+PRODUCT = SOURCE.format(
+    sizes="M = 4096\nK = 4096\nN = 2048", names="a, b", result="a @ b", inputs="torch.rand(M, K), torch.rand(K, N)"
+)
+ATTENTION = SOURCE.format(
+    sizes="heads = 16\nlength = 16384\nwidth = 64",
+    names="q",
+    result="torch.softmax(q @ q.mT, -1) @ q",
+    inputs="torch.rand(heads, length, width)",
+)
+CODES = (
+    SOURCE.format(
+        sizes="rows = 4096\nwidth = 4\ncodes = 8192",
+        names="x",
+        result="(x @ self.codes.T).amax(1)",
+        inputs="torch.rand(rows, width)",
+    )
+    .replace(
+        "def forward",
+        "def __init__(self, codes, width):\n        super().__init__()\n        "
+        "self.codes = nn.Parameter(torch.randn(codes, width))\n\n    def forward",
+    )
+    .replace("return []", "return [codes, width]")
+)
+ROUNDS = (
+    SOURCE.format(
+        sizes="rows = 4096\nwidth = 512\nrounds = 400",
+        names="x",
+        result="next(x for r in range(self.rounds + 1) if r == self.rounds or (x := (x @ self.a).tanh()) is None)",
+        inputs="torch.rand(rows, width)",
+    )
+    .replace(
+        "def forward",
+        "def __init__(self, width, rounds):\n        super().__init__()\n        self.rounds = rounds\n        "
+        "self.a = nn.Parameter(torch.randn(width, width))\n\n    def forward",
+    )
+    .replace("return []", "return [width, rounds]")
+)
+SMALL = SOURCE.format(sizes="n = 64", names="x", result="x * 2", inputs="torch.rand(n, n)")
+
+
+def longest(source: str) -> list[dict[str, int]]:
+    task = shrink.fit(Task("t", source))
+    base, published = Reference(task, task.small), Reference(task)
+    names = names_that_size_inputs(task, base, 0)
+    found = long_shapes.references(task, base, published, names, 0)
+    assert all(not cost_of(reference).exceeds(long_shapes.MOST) for reference in found)
+    return [reference.constants for reference in found]
+
+
+def test_each_size_is_the_published_one_once_where_the_cost_grows_as_it():
+    assert sorted(max(sizes, key=lambda name: sizes[name]) for sizes in longest(SOFTMAX)) == ["cols", "rows"]
+    assert {max(sizes.values()) for sizes in longest(SOFTMAX)} == {4096, 8192}
+    assert [max(sizes.values()) for sizes in longest(PRODUCT)] == [4096, 4096, 2048]
+
+
+def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
+    lengths = [sizes["length"] for sizes in longest(ATTENTION)]
+    assert 256 <= max(lengths) < 16384
+
+
+def test_a_size_that_weights_alone_have_is_long_once():
+    assert [sizes["codes"] for sizes in longest(CODES)].count(8192) == 1
+
+
+def test_a_number_of_rounds_is_large_once():
+    task = shrink.fit(Task("t", ROUNDS))
+    assert task.small["rounds"] < 200  # 800 operators are too many for an interpreter, in each case
+    assert [sizes["rounds"] for sizes in longest(ROUNDS)].count(400) == 1
+
+
+def test_a_batch_of_two_images_is_larger_once():
+    source = SOURCE.format(
+        sizes="wide = 96",
+        names="x",
+        result="torch.relu(self.b(torch.relu(self.a(x))).mean((2, 3)) @ self.c)",
+        inputs="torch.rand(8, 3, 224, 224)",
+    ).replace(
+        "def forward",
+        "def __init__(self):\n        super().__init__()\n        "
+        "self.a, self.b = nn.Conv2d(3, 64, 7, 4), nn.Conv2d(64, 32, 3)\n        "
+        "self.c = nn.Parameter(torch.randn(32, 1000))\n\n    def forward",
+    )
+    task = dataclasses.replace(Task("t", lift.lift_batches(source)), small={"SIZE_8": 2})
+    base, published = Reference(task, task.small), Reference(task)
+    found = long_shapes.references(task, base, published, names_that_size_inputs(task, base, 0), 0)
+    assert [reference.constants["SIZE_8"] for reference in found] == [4]  # of eight it would be too dear
+
+
+def test_what_is_small_already_has_no_longer_shape():
+    assert not longest(SMALL)
+
+
+def test_they_are_found_in_little_time():
+    start = time.perf_counter()
+    longest(PRODUCT)
+    assert time.perf_counter() - start < 10
