@@ -22,7 +22,7 @@ from drkernel.judge.boundary.custom_operators import implementation, record_with
 from drkernel.judge.boundary.dimensions import MASK, SCANS, SCATTERS, SOFTMAXES, dimension, places
 from drkernel.judge.boundary.flops import FLOPS, flops_of
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
-from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
+from drkernel.judge.boundary.sequences import of_few_steps, parts, recurrent_flops, steps
 from drkernel.judge.boundary.witness import executing
 
 SECTOR = 32
@@ -232,18 +232,20 @@ def keep_fused_operators_whole() -> None:
 
 def _whole_layer(name: str, original: Callable) -> Callable:
     """A recurrent layer of CUDA's, which is one operator of so many steps; the CPU has ten operators in each step."""
+    whole = of_few_steps(original)
 
     @functools.wraps(original)
     def layer(*args: Any) -> Any:
         recorder = _get_current_dispatch_mode()
-        given = parts(args[:3])
-        if not isinstance(recorder, Recorder) or len(args) != 9 or not all(isinstance(t, Tensor) for t in given):
+        if len(args) != 9 or not all(isinstance(t, Tensor) for t in parts(args[:3])):
             return original(*args)
+        if not isinstance(recorder, Recorder):
+            return whole(*args)
         tensor, state, weights = plain(args[0]), plain(args[1]), list(plain(args[2]))
         layers, dropout = operator.index(args[4]), float(args[5])  # now: what an object says, its code may compute
         has_biases, train, both, batch_first = (bool(args[place]) for place in (3, 6, 7, 8))
         with _pop_mode_temporarily(), executing(f"aten::{name}"):
-            result = original(tensor, state, weights, has_biases, layers, dropout, train, both, batch_first)
+            result = whole(tensor, state, weights, has_biases, layers, dropout, train, both, batch_first)
         steps = tensor.shape[1 if batch_first else 0] * layers * (1 + both)
         read = [tensor, state, *weights]
         flops = recurrent_flops((tensor, weights), result)

@@ -84,12 +84,12 @@ def _is_number_of_rounds(task: Task, base: Reference, name: str) -> bool:
     """Whether loops go round more often where a constant alone is larger."""
     other = Reference(task, {**base.constants, name: _MORE_ROUNDS * base.constants[name]})
     before, after = calls_of(base), calls_of(other)
-    return before is not None and after is not None and len(before.operators) < len(after.operators)
+    return before is not None and after is not None and before.number < after.number
 
 
 def _has_many_calls(task: Task, constants: dict[str, int]) -> bool:
     calls = calls_of(Reference(task, constants))
-    return calls is None or len(calls.operators) > _MOST_CALLS
+    return calls is None or calls.number > _MOST_CALLS
 
 
 def _sizes_weights(task: Task, base: Reference, name: str, seed: int) -> bool:

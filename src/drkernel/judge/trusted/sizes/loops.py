@@ -27,12 +27,7 @@ def with_same_loops(task: Task, limit: Cost) -> Task:
         task: with `small` set.
     """
     small, published = Reference(task, task.small), published_calls(task)
-    if (
-        published is None
-        or len(published.operators) > _MOST_CALLS
-        or are_same(small)
-        or not are_same(small, loops=False)
-    ):
+    if published is None or published.number > _MOST_CALLS or are_same(small) or not are_same(small, loops=False):
         return task
     for name, most in Reference(task).constants.items():
         for value in _larger(small.constants[name], most):

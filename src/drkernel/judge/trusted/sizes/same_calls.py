@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from drkernel.judge.boundary.sequences import stands_for
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.sizes.without_data import without_data
 from drkernel.tasks.module import Reference
@@ -40,7 +41,9 @@ class Calls:
     """What a reference does in one forward."""
 
     operators: tuple[str, ...]
-    """In turn."""
+    """In turn; of a recurrent layer those of few steps (`boundary.sequences`)."""
+    number: float
+    """Of operators, with those of all steps."""
     modules: frozenset[tuple[str, str]]
     """The path and the class of each."""
     degenerate: frozenset[tuple[Any, ...]]
@@ -67,13 +70,15 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._operators: list[str] = []
+        self._number = 0.0
         self._degenerate: set[tuple[Any, ...]] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         outputs = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if func.namespace == "aten" and name not in _LAYOUTS:
-            self._operators += _PARTS.get(name, (name,))
+            self._operators += (own := _PARTS.get(name, (name,)))
+            self._number += stands_for() * len(own)
         for _, made in leaves(outputs):
             if isinstance(made, Tensor) and not made.numel():
                 self._degenerate.add((name,))
@@ -85,7 +90,7 @@ class Recorder(TorchDispatchMode):
 
     def calls(self, model: nn.Module) -> Calls:
         modules = frozenset((path, type(module).__name__) for path, module in model.named_modules())
-        return Calls(tuple(self._operators), modules, frozenset(self._degenerate))
+        return Calls(tuple(self._operators), self._number, modules, frozenset(self._degenerate))
 
 
 def _once(operators: Sequence[str]) -> list[str]:
@@ -114,7 +119,7 @@ def are_same(reference: Reference, loops: bool = True) -> bool:
     published, found = published_calls(reference.task), calls_of(reference)
     if published is None or found is None:
         return True
-    return found.are_of(published) and (not loops or len(found.operators) == len(published.operators))
+    return found.are_of(published) and (not loops or found.number == published.number)
 
 
 def calls_of(reference: Reference) -> Calls | None:

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from drkernel.judge.boundary.sequences import stands_for
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.sizes.same_calls import Calls, Recorder, counted_attention, published_calls
 from drkernel.judge.trusted.sizes.without_data import without_data
@@ -86,7 +87,7 @@ class _Flops(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if count := flop_registry.get(func.overloadpacket):
-            self.total += count(*args, **(kwargs or {}), out_val=made)
+            self.total += stands_for() * count(*args, **(kwargs or {}), out_val=made)
         if func.overloadpacket.__name__.startswith("_embedding_bag"):
             self.indices += args[1].numel()
         return made
