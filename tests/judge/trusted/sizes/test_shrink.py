@@ -284,7 +284,7 @@ def test_no_operator_does_at_small_sizes_what_it_does_not_at_the_published_ones(
 
 
 def test_indices_of_bags_are_few_since_a_program_goes_through_them_one_by_one():
-    source = (Path(__file__).parents[1] / "tasks" / "embedding_bag.py").read_text()
+    source = (Path(__file__).parents[2] / "tasks" / "embedding_bag.py").read_text()
     task = shrink.fit(Task("bags", source))
     assert Reference(task, task.small).inputs(0)[0].numel() <= 512
 
