@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from drkernel.judge.trusted.comparison import element_bounds, tolerance
+from drkernel.judge.trusted.comparison import element_bounds
 from drkernel.judge.trusted.outputs import OutputTensor
 from tests.judge.expectations import expected
 
@@ -60,13 +60,13 @@ def test_bounds_of_many_elements_are_made_without_keeping_errors(monkeypatch, ro
 
 def test_outputs_with_noise_are_not_kept_once_bounds_are_made(monkeypatch):
     seen = []
-    made = tolerance.element_bounds
+    made = element_bounds.element_bounds
 
     def noting(exact, others, *more):
         seen.extend(map(weakref.ref, others[1:]))
         return made(exact, others, *more)
 
-    monkeypatch.setattr(tolerance, "element_bounds", noting)
+    monkeypatch.setattr(element_bounds, "element_bounds", noting)
     found = expected(REFERENCES["softmax"], X)
     assert not seen, "made late"
     assert found.tolerance() and seen
