@@ -17,6 +17,7 @@ lines, from which its arguments follow.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.policy.canonical import Canonical, canonical
-from drkernel.policy.canonical.told import Told
+from drkernel.policy.canonical.told import Line, Told, names_in
 from drkernel.types import Task
 
 MOST_KERNELS = 3
@@ -39,9 +40,9 @@ def by_lines(task: Task) -> str | None:
     form = canonical(task.source, task.entry_point)
     told = form.told
     order = {name: place for place, line in enumerate(told.lines) for name in line.makes}
-    known = Known.of(told)
-    found: list[Group | Tiles | Attention] = [*groups(told.lines, known)]
-    found = found or [*groups(told.lines, known, at_any_cost=True)] or [*attentions(told.lines, known)]
+    known, lines = Known.of(told), [*map(_with_function, told.lines)]
+    found: list[Group | Tiles | Attention] = [*groups(lines, known)]
+    found = found or [*groups(lines, known, at_any_cost=True)] or [*attentions(lines, known)]
     every = sorted(found, key=lambda group: order[group.makes])
     saved = Counter[str]()
     first: dict[str, Group | Tiles | Attention] = {}
@@ -58,6 +59,14 @@ def by_lines(task: Task) -> str | None:
     calls = {g.makes: g.call(numbers[g.kernel]) for g in every if g.kernel in numbers}
     kernels = [f"{_plan(told, first[kernel].made)}\n{first[kernel].text(number)}" for kernel, number in numbers.items()]
     return _submission(form, kernels, calls, task.submission_name)
+
+
+def _with_function(line: Line) -> Line:
+    """The line with the function that it is told as, where it calls a module without tensors at all sizes."""
+    if not re.search(r"\bself\.u\d+\(", line.text):
+        return line
+    code = line.told.partition("  #")[0]
+    return Line(line.makes, frozenset(names_in(ast.parse(code), ast.Load)), code, line.told)
 
 
 def _plan(told: Told, made: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import drkernel
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.comparison import element_bounds, tolerance
 from drkernel.judge.trusted.comparison.block_tolerance import LeafTolerance, Tolerance
@@ -46,7 +47,7 @@ def serve(pipe: Connection) -> None:
 def _interpreted():
     """The kernels in a process of their own, because Triton decides at its import what a kernel is."""
     ours, theirs = Pipe()
-    paths = [str(Path(tolerance.__file__).parents[3]), *os.environ.get("PYTHONPATH", "").split(":")]
+    paths = [str(Path(drkernel.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(":")]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": ":".join(paths)}
     handle = theirs.fileno()
     process = subprocess.Popen([sys.executable, __file__, str(handle)], pass_fds=[handle], env=environment)
