@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from drkernel.policy.canonical import canonical
 from tests.policy.forms import form_of
@@ -97,3 +98,42 @@ def test_parts_of_one_class_are_told_alike():
         "self.scan(torch.relu(x))", "self.b(x) + self.scan(x)"
     )
     assert canonical(source).text.count("nn.Module()") == 2
+
+
+STATE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.lstm = nn.LSTM(8, width, 3, batch_first=True)
+
+    def forward(self, x):
+        h = torch.zeros(self.lstm.num_layers, x.size(0), self.lstm.hidden_size, device=x.device)
+        return self.lstm(x, (h, torch.zeros_like(h)))[0][:, -1]
+
+batch, steps, width = 4, 512, 24
+
+def get_inputs():
+    return [torch.randn(batch, steps, 8)]
+
+def get_init_inputs():
+    return [width]
+"""
+
+
+def test_a_state_has_the_width_of_its_layer_at_all_sizes():
+    form = canonical(STATE)
+    assert "t0 = torch.zeros(size=(3, 4, 24)" in form.text
+    assert "t0 = torch.zeros(size=(3, in0.shape[0], self.u0)" in form.told.lines[0].text
+    answer = form.submission("def forward(self, in0):\n    return t3\n", "ModelNew")
+    assert "size=(3, in0.shape[0], self.lstm.hidden_size)" in answer
+
+
+def test_a_recurrent_layer_has_its_shapes_and_executes_two_steps(monkeypatch):
+    executed = []
+    plain = nn.LSTM.forward
+    monkeypatch.setattr(nn.LSTM, "forward", lambda self, x, *more: executed.append(x.shape[1]) or plain(self, x, *more))
+    assert canonical(STATE.replace("512", "511")).told.shapes["t2"] == (4, 511, 24)
+    assert set(executed) == {2}

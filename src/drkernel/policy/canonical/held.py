@@ -59,12 +59,15 @@ def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
 
 
 def elements_of(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Whole numbers in tuples and lists that modules of the task's own classes hold, by path."""
+    """Whole numbers in tuples and lists that modules of the task's own classes hold, by path, and those of recurrent
+    layers, of which people make states (`self.lstm.hidden_size`)."""
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
             for name, value in vars(module).items():
                 if isinstance(value, tuple | list) and value and all(type(part) is int for part in value):
                     yield from ((f"{path}.{name}.{place}".lstrip("."), part) for place, part in enumerate(value))
+        elif isinstance(module, nn.RNNBase):
+            yield from ((f"{path}.{name}", getattr(module, name)) for name in ("hidden_size", "num_layers"))
 
 
 def absent(model: nn.Module) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
 from drkernel.policy.canonical.sizes import POWERS, Size
 
-MOST_RUNS, LEAST_RUNS, MOST_CALLS, _CALLS_OF_A_LAYER = 10, 2, 2000, 1000
+MOST_RUNS, LEAST_RUNS, MOST_CALLS, _CALLS_OF_A_LAYER = 10, 2, 2000, 100
 """How often a task is run again; about how many calls all these runs make, and what is told as a layer."""
 _LEAST, _LEAST_ALONE = 2, 4
 """The least number that is taken for a size: of a constant with a name; of one that stands in a call."""

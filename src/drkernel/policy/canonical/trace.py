@@ -35,7 +35,7 @@ from drkernel.policy.canonical.held import (
     whole,
 )
 from drkernel.policy.canonical.literals import Literals
-from drkernel.policy.canonical.meta import OnMeta, long_parts, made_from
+from drkernel.policy.canonical.meta import OnMeta, long_parts, made_from, of_few_steps
 from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized, with_attributes
@@ -246,6 +246,7 @@ class _Recorder(TorchFunctionMode):
             return result
 
         inner, module.forward = module.forward, forward
+        inner = of_few_steps(module, inner) if isinstance(module, nn.RNNBase) else inner
         usual = inspect.signature(type(module).forward).parameters
 
     def keep_call(self, module: nn.Module, path: str, is_told: bool) -> None:
