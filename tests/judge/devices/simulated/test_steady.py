@@ -197,3 +197,9 @@ def test_parts_of_a_tensor_that_begin_within_a_sector_are_loaded_once():
     """64 programs load 16 indices of 8 bytes each, one by one, as bags of an embedding do."""
     row = Row("bag", "bag:1", True, 1, 64, block=32, accesses=2240, tensors=[Traffic(1024, 8192, 32768)], reused=24480)
     assert not growth_of_shared(row, Scale(extents={64: 64.0}), 4096.0)
+
+
+@pytest.mark.parametrize("line", ["from triton.language import load as max", "import numpy as tl"])
+def test_a_name_that_an_import_binds_is_not_what_it_seems(line: str):
+    source = GATHER.replace("import triton\n", f"import triton\n{line}\n", 1)
+    assert steady.kernels(GATHER) and not steady.kernels(source)

@@ -43,11 +43,23 @@ def kernels(source: str, strictly: bool = False, evenly: bool = False) -> frozen
         named = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
         stored = {node.id for node in named} | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         taken = stored | {name for name, number in names.items() if name not in functions or number > 1}
+        taken |= set(_imported(tree))
         is_clear = not taken & {*functions, *_LANGUAGE, "range", "min", "max", "float"}
         steps = _Steps(functions, strictly or evenly, _ALIKE if evenly else _NUMBERS)
         return frozenset(functions) if is_clear and steps.are_plain() else frozenset()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The names that imports bind, but for Triton's modules by the names that they have here."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                home = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
+                name = alias.asname or alias.name.partition(".")[0]
+                if name not in _LANGUAGE or home.partition(".")[0] != "triton":
+                    yield name
 
 
 def _is_jit(node: ast.FunctionDef) -> bool:
