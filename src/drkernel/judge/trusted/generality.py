@@ -18,6 +18,8 @@ from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import DrKernelError
 
 T = TypeVar("T")
+_LACKING = ("timeout", "out_of_memory")
+"""Reasons of errors that an interpreter has where a GPU has none."""
 
 
 class Generality:
@@ -84,21 +86,31 @@ class Generality:
             self.allow_errors(pair.client, functools.partial(ask, plan))
 
     def ask_long_shapes(self, pair: PairedModels, modes: tuple[bool, ...], number: int) -> None:
-        """Asks where one size is long, for so many sizes. That costs time, so it is asked last: who takes too long or
-        raises an error there has the verdict that it had.
+        """Asks where one size is long, for so many sizes. That costs time, so it is asked last, and has the time of one
+        reply of its own: who used up its time before is asked, too. Who takes too long there has the verdict that it
+        had, and the evidence says so.
 
         Raises:
-            VerdictReached: outputs are wrong.
+            VerdictReached: outputs are wrong, or accesses out of bounds.
         """
+        pair.client.extend_deadline(pair.client.timeout_s)
 
         def ask(case: Case) -> None:
-            with contextlib.suppress(Failed, PeerClosed):
+            try:
                 pair.ask(case)
+            except Failed as failure:
+                if verdict_of_failure(failure, self._source).reason not in _LACKING:
+                    raise
+                self.evidence["long_shapes"] = f"{failure.kind}: {failure.message}"[:300]
 
-        with contextlib.suppress(Failed, DeadlineExceeded, PeerClosed):
+        try:
             for chosen in plans.long_plans(modes, number):
                 if case := next(filter(None, map(pair.draw, chosen)), None):
                     self.allow_errors(pair.client, functools.partial(ask, case))
+        except Failed as failure:  # no model is made at such a size
+            self.note(failure)
+        except (DeadlineExceeded, PeerClosed):
+            self.evidence["long_shapes"] = "not all were answered in time"
 
     def note(self, failure: Failed) -> None:
         """Notes that it refuses another shape; to read or write outside of its tensors is no refusal."""

@@ -154,6 +154,13 @@ def test_a_kernel_of_which_one_program_may_do_more_at_full_size_is_not_free_of_l
     assert loop_free.kernels(LOOP_FREE.replace(old, new)) == frozenset()
 
 
+@pytest.mark.parametrize("line", ["from a import load as min", "import a as tl", "class tl: pass", "tl = min"])
+def test_a_call_to_a_name_that_the_source_binds_may_go_round(line: str):
+    least = LOOP_FREE.replace("tl.sigmoid(tl.load", "min(1.0, tl.load")
+    assert loop_free.kernels(f"import triton.language as tl\n{least}") == {"gate"}
+    assert not loop_free.kernels(f"{line}\n{least}")
+
+
 @pytest.mark.parametrize("numbers", ["4", "1, 2 * 8", "16 // 2"])
 def test_a_loop_over_numbers_that_are_written_there_may_read(numbers):
     looped = "a = 0.0\n    for j in range(NUMBERS): a += tl.load(x + i + j, mask=i < n)\n    tl.store(".replace(

@@ -3,6 +3,8 @@
 import dataclasses
 import time
 
+from drkernel.judge.boundary.framing import DeadlineExceeded
+from drkernel.judge.trusted.generality import Generality
 from drkernel.judge.trusted.prepare import names_that_size_inputs
 from drkernel.judge.trusted.sizes import lift, long_shapes, shrink
 from drkernel.judge.trusted.sizes.size_cost import cost_of
@@ -112,3 +114,60 @@ def test_they_are_found_in_little_time():
     start = time.perf_counter()
     longest(PRODUCT)
     assert time.perf_counter() - start < 10
+
+
+KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * n
+    tl.store(out + row + i, tl.load(x + row + i, mask=i < n) * 2, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        assert x.shape[1] <= 2048, "rows of at most 2048"
+        out = torch.zeros_like(x)
+        scale[(x.shape[0],)](x, out, x.shape[1], BLOCK=min(2048, triton.next_power_of_2(x.shape[1])))
+        return out
+"""
+DOUBLE = Task("double", SMALL.replace("n = 64", "rows = 4096\nn = 8192").replace("rand(n, n)", "rand(rows, n)"))
+
+
+def test_who_raises_an_error_where_a_size_is_long_is_not_general(judge):
+    verdict = judge.judge(DOUBLE, KERNEL)
+    assert (verdict.status, verdict.general) == ("ok", False) and "at most 2048" in verdict.evidence["other_shape"]
+
+
+def test_who_is_wrong_there_is_refused(judge):
+    verdict = judge.judge(DOUBLE, KERNEL.replace("        assert", "        # assert"))
+    assert verdict.reason == "wrong_on_other_shape"
+
+
+def test_who_used_up_the_time_before_is_asked_and_who_does_not_answer_keeps_the_verdict():
+    class Client:
+        timeout_s, left = 8.0, 0.0
+
+        def extend_deadline(self, seconds: float) -> None:
+            self.left += seconds
+
+    class Pair:
+        client, asked = Client(), 0
+
+        def draw(self, plan):
+            return plan
+
+        def ask(self, case):
+            self.asked += 1
+            assert self.client.left == 8.0
+            raise DeadlineExceeded
+
+    pair, generality = Pair(), Generality(strict=True, source="")
+    generality.ask_long_shapes(pair, (False,), 3)
+    assert pair.asked == 1 and generality.general and "in time" in generality.evidence["long_shapes"]

@@ -11,7 +11,8 @@ import ast
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
-_LANGUAGE = ("tl", "triton")
+from drkernel.judge.devices.simulated.bound_names import LANGUAGE, bound_names
+
 _BUILTINS = {"min", "max", "float", "int", "abs"}
 _LOOPS = (ast.For, ast.While, ast.comprehension)
 _RANGES = {"range", "tl.range", "tl.static_range"}
@@ -35,11 +36,8 @@ def kernels(source: str, several: bool = False) -> frozenset[str]:
 
 def _kernels(tree: ast.Module, several: bool) -> Iterator[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    defined = Counter(node.name for node in functions)
-    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    uses = Counter(node.id for node in named)
-    defined.update(node.id for node in named if isinstance(node.ctx, ast.Store))
-    defined.update(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))
+    defined = bound_names(tree)
+    uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     launches: dict[str, list[ast.Call]] = {}
     for call in _calls(tree):
         if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
@@ -59,7 +57,7 @@ def _has_no_loop(kernel: ast.FunctionDef, defined: Container[str], several: bool
     ranges = [loop.iter.func for loop in known if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)]
     called = [_dotted(call.func) for call in _calls(kernel) if call.func not in ranges]
     return len(known) == len(loops) and all(
-        name[0] in _LANGUAGE or (name[0] in _BUILTINS and name[0] not in defined and len(name) == 1) for name in called
+        (name[0] in LANGUAGE or (name[0] in _BUILTINS and len(name) == 1)) and name[0] not in defined for name in called
     )
 
 

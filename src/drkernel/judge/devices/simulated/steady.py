@@ -6,8 +6,9 @@ Such kernels do without data what they do with data: what some of their programs
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Set
+
+from drkernel.judge.devices.simulated.bound_names import LANGUAGE, bound_names
 
 _NUMBERS = {
     "range", "min", "max", "tl.range", "tl.static_range", "tl.cdiv", "triton.cdiv", "tl.program_id", "tl.num_programs",
@@ -16,7 +17,7 @@ _NUMBERS = {
 """Functions that make of numbers that are no data others that are none."""
 _ALIKE = _NUMBERS - {"tl.program_id"}
 """Those that make numbers that all programs of a launch have."""
-_LANGUAGE = ("tl", "triton", "libdevice")
+_KNOWN = {*LANGUAGE, "range", "min", "max", "float"}
 _METHODS = {
     "to", "load", "store", "reshape", "trans", "view", "permute", "expand_dims", "broadcast_to", "cast", "sum", "max",
     "min", "exp", "log", "sqrt", "abs", "atomic_add", "gather", "split",
@@ -39,27 +40,12 @@ def kernels(source: str, strictly: bool = False, evenly: bool = False) -> frozen
     try:
         tree = ast.parse(source)
         functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_jit(node)}
-        names = Counter(node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
-        named = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-        stored = {node.id for node in named} | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        taken = stored | {name for name, number in names.items() if name not in functions or number > 1}
-        taken |= set(_imported(tree))
-        is_clear = not taken & {*functions, *_LANGUAGE, "range", "min", "max", "float"}
+        bound = bound_names(tree)
+        is_clear = all(bound[name] == 1 for name in functions) and not bound.keys() & _KNOWN
         steps = _Steps(functions, strictly or evenly, _ALIKE if evenly else _NUMBERS)
         return frozenset(functions) if is_clear and steps.are_plain() else frozenset()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-
-
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """The names that imports bind, but for Triton's modules by the names that they have here."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for alias in node.names:
-                home = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
-                name = alias.asname or alias.name.partition(".")[0]
-                if name not in _LANGUAGE or home.partition(".")[0] != "triton":
-                    yield name
 
 
 def _is_jit(node: ast.FunctionDef) -> bool:
@@ -106,7 +92,7 @@ class _Steps:
         """Whether it is to a kernel, to Triton's language, to a method of a block, or makes numbers of numbers."""
         name = ast.unparse(call.func)
         if isinstance(call.func, ast.Attribute):
-            return name.partition(".")[0] in _LANGUAGE or call.func.attr in _METHODS
+            return name.partition(".")[0] in LANGUAGE or call.func.attr in _METHODS
         return name in self._functions or name in _NUMBERS or name == "float"
 
     def _spread(self) -> bool:

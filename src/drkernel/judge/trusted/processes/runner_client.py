@@ -115,7 +115,7 @@ class RunnerClient:
         pause: Callable[[], float] | None = None,
         patience: float = 1.0,
     ):
-        self._process, self._timeout, self._pause = process, timeout_s, pause
+        self._process, self.timeout_s, self._pause = process, timeout_s, pause
         self._work = patience * timeout_s * _WORK_PER_SECOND
         self._began = self._sent = time.monotonic()
         self._end, self._own = self._began + budget_factor * timeout_s, self._began
@@ -129,12 +129,12 @@ class RunnerClient:
     @property
     def hangs(self) -> bool:
         """Whether most of the time limit has gone by since the last request. Otherwise many replies were slow."""
-        return time.monotonic() - self._sent > self._timeout / 2
+        return time.monotonic() - self._sent > self.timeout_s / 2
 
     @property
     def used_full_timeout(self) -> bool:
         """Whether it has had enough time to use up its processor time."""
-        return time.monotonic() - self._began > self._timeout
+        return time.monotonic() - self._began > self.timeout_s
 
     def extend_deadline(self, seconds: float) -> None:
         """Time that others took."""
@@ -244,7 +244,7 @@ class RunnerClient:
             own = min(now - self._own, self._own_left)
             self.extend_deadline(own)
             self._own, self._own_left = now, self._own_left - own
-        return min(now + self._timeout, self._end)
+        return min(now + self.timeout_s, self._end)
 
     def answered(self, seconds: float) -> bool:
         """Waits for the reply to what was sent, at most so long. Whether it is there."""
@@ -256,11 +256,11 @@ class RunnerClient:
             reply = self._process.receive_reply(self.deadline())
         except DeadlineExceeded:
             starved = min(self._process.starved_s(), self._excusable) - self._excused
-            if starved < _MIN_STARVED * self._timeout:
+            if starved < _MIN_STARVED * self.timeout_s:
                 raise
             self._excused += starved
             self.extend_deadline(starved)
-            deadline = time.monotonic() + min(starved, self._timeout)
+            deadline = time.monotonic() + min(starved, self.timeout_s)
             reply = self._process.receive_reply(min(deadline, self._end))
         finally:
             self._own = time.monotonic()
