@@ -89,19 +89,19 @@ def judge_solutions(
         log(f"{without} of {len(tasks)} tasks have no solution; they are not counted")
     chosen = chosen[shard[0] :: shard[1]]
     left = [each for each in chosen if (each[0].id, SOLUTIONS, each[1], 0, each[2]) not in done]
-    counted = len(chosen) - len(left)
+    counted, unprepared = len(chosen) - len(left), list[NotPrepared]()
 
     def judged(task: Task, trial: int, source: str | None, started: float, future: Future[Verdict]) -> None:
         nonlocal counted
         counted += 1
-        if isinstance(error := future.exception(), NotPrepared):  # as in `play`
-            raise error
-        if isinstance(error, DrKernelError):
+        if isinstance(error := future.exception(), NotPrepared):
+            unprepared.append(error)
+        elif isinstance(error, DrKernelError):
             log(f"passed over: {error}")
-            return
-        asked = _Asked(_Trial(task, trial), Ask(0, 0, 0), started)
-        completion = TaskCompletion("", None, source, 0, 0, True, 0.0)
-        records.append(path, _record(asked, completion, future.result(), "solutions", label))
+        else:
+            asked = _Asked(_Trial(task, trial), Ask(0, 0, 0), started)
+            completion = TaskCompletion("", None, source, 0, 0, True, 0.0)
+            records.append(path, _record(asked, completion, future.result(), "solutions", label))
 
     pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
     try:
@@ -114,6 +114,17 @@ def judge_solutions(
                 on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+    _expect_prepared(unprepared)
+
+
+def _expect_prepared(failures: Sequence[NotPrepared]) -> None:
+    """Asked when everything else has been judged: that the judge failed says nothing of a task, so none is passed over.
+
+    Raises:
+        NotPrepared: the first of these failures.
+    """
+    if failures:
+        raise NotPrepared(f"{failures[0]} ({len(failures)} such in all; the same command asks again)")
 
 
 def _without_code(judge: JudgeProtocol, task: Task) -> Verdict:
@@ -188,6 +199,7 @@ class _Study:
         self.open: dict[str, _Asked] = {}
         self.arrivals, self.done, self.tokens = VerdictQueue(self.deadline_s, DrKernelError), 0, 0
         self.total, self.ending = len(tasks) * trials * self.strategy.calls, False
+        self.unprepared: list[NotPrepared] = []
         self.pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
         try:
             for task, going in self._trials(tasks, trials, known):
@@ -200,6 +212,7 @@ class _Study:
                 self._report()
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
+        _expect_prepared(self.unprepared)
 
     def _step(self) -> list[TaskCompletion]:
         """What the model completed. Where it fails, the verdicts on its earlier completions are awaited first."""
@@ -232,12 +245,12 @@ class _Study:
     def _checked(self, trials: list[_Trial], future: Future[None]) -> None:
         if self.ending:
             return
-        error = future.exception()
-        if isinstance(error, NotPrepared):  # says nothing of the task: the same command asks again
-            raise error
-        if isinstance(error, DrKernelError):
+        if isinstance(error := future.exception(), DrKernelError):
             self.total -= sum(self.strategy.calls - len(trial.turns) for trial in trials)
-            self.log(f"passed over: {error}")
+            if isinstance(error, NotPrepared):
+                self.unprepared.append(error)
+            else:
+                self.log(f"passed over: {error}")
             return
         for trial in trials:
             trial.degenerate = future.result() or ""
