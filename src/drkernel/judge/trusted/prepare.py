@@ -17,7 +17,7 @@ from drkernel.judge.boundary import flops
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
-from drkernel.judge.trusted.cases import modes, regimes, structure, thresholds, trivial_outputs
+from drkernel.judge.trusted.cases import domain, modes, regimes, structure, thresholds, trivial_outputs
 from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.cases.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, LONG, PUBLISHED
 from drkernel.judge.trusted.cases.shared_cases import SharedCases
@@ -351,7 +351,7 @@ def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, mas
             shapes = shrink.shapes_of(inputs)
             if shapes in known or _elements(inputs) > limit:
                 continue
-            outputs = other.forward(other.model(seed).eval(), inputs)
+            outputs = domain.forward(other, other.model(seed).eval(), inputs)
             if shrink.finite(outputs, masked) and same_calls.are_same(other, loops=False):
                 known.add(shapes)
                 if same_calls.are_same(other):

@@ -21,6 +21,7 @@ from torch import Tensor
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import prepare
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
+from drkernel.judge.trusted.cases import domain
 from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.least_work import LeastWork, least_work
 from drkernel.judge.trusted.outputs import leaves
@@ -171,7 +172,7 @@ class _Found:
             shapes, share = shrink.shapes_of(inputs), _elements(inputs) / self._elements
             if shapes in self._known or (self._work is None and not LEAST_WORK <= share <= MOST_WORK):
                 return None
-            outputs = reference.forward(reference.model(self._seed).train(self._train), inputs)
+            outputs = domain.forward(reference, reference.model(self._seed).train(self._train), inputs)
             if not _finite(outputs, self._masked):
                 return None
         except DrKernelError as error:
