@@ -256,6 +256,21 @@ def test_time_that_the_examiner_takes_itself_does_not_count_up_to_that_of_all_re
     assert client.collect() == {} and process.asked[-1] == pytest.approx(4.0)
 
 
+def test_on_a_gpu_what_the_examiner_takes_between_a_reply_and_a_request_does_not_count(monkeypatch):
+    """Of a network with a hundred layers, references in fp64 and with noise take longer than all replies may."""
+    process = Prompt(1.0, monkeypatch)
+    process.handshake = object()
+    client = RunnerClient(process, timeout_s=5.0, budget_factor=1.0)
+    for _ in range(3):
+        process.now += 4.0
+        client.post("call")
+        client.collect()
+    client.post("call")
+    process.now += 1.0  # waited for by other means
+    client.collect()
+    assert process.asked == pytest.approx([5.0, 4.0, 3.0, 1.0])
+
+
 def test_time_for_which_the_examiner_waits_counts(monkeypatch):
     process = Prompt(2.0, monkeypatch)
     client = RunnerClient(process, timeout_s=5.0, budget_factor=2.0)

@@ -35,6 +35,8 @@ _MIN_STARVED = 0.1
 _WORK_PER_SECOND = 1.5e7
 """Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
 endless kernel meets this limit, the same on every machine, before it meets the clock."""
+_OWN_ON_A_GPU = 3.0
+"""How many times the runner's time the examiner's own may be on a GPU: of a large network, its references take most."""
 
 
 _WITH_A_MEANING = (ProtocolViolation, PeerClosed, DeadlineExceeded, DrKernelError, MemoryError, torch.OutOfMemoryError)
@@ -120,8 +122,9 @@ class RunnerClient:
         self._began = self._sent = time.monotonic()
         self._end, self._own = self._began + budget_factor * timeout_s, self._began
         """When all replies must have come, and since when the examiner has waited for none."""
-        self._own_left = budget_factor * timeout_s
-        """Seconds that the examiner itself may take before they count."""
+        own_factor = _OWN_ON_A_GPU if process.handshake else 1.0
+        self._own_left, self._asked = own_factor * budget_factor * timeout_s, False
+        """Seconds that the examiner itself may take before they count; whether a reply is awaited."""
         self._large = False
         self._excused, self._excusable = 0.0, budget_factor * timeout_s
         """Seconds for which the runner waited for a processor and that were added to its time; at most so many are."""
@@ -218,12 +221,15 @@ class RunnerClient:
     def _idle(self) -> None:
         """Called while the runner is idle."""
         if self._pause:
-            self.extend_deadline(self._pause())
+            seconds = self._pause()
+            self.extend_deadline(seconds)
+            self._own += seconds
 
     def post(self, do: str, **request: Any) -> None:
         """Sends a request; `collect` must follow. What is put into the runner's memory may come later."""
         self._sent = time.monotonic()
         self._process.send_request({"do": do, **request}, self.deadline())
+        self._asked = True
 
     @property
     def handshake(self) -> Any:
@@ -237,10 +243,10 @@ class RunnerClient:
 
     def deadline(self) -> float:
         """When the next reply must be there at the latest, on time.monotonic()'s clock. What the examiner itself takes
-        between two replies does not count, up to the time of all replies. On a GPU it does: there requests are waited
-        for by other means, too."""
+        between two replies does not count, up to some times that of all replies. On a GPU what it does while the runner
+        is asked counts: there replies are waited for by other means, too."""
         now = time.monotonic()
-        if not self.handshake:
+        if not (self._asked and self.handshake):
             own = min(now - self._own, self._own_left)
             self.extend_deadline(own)
             self._own, self._own_left = now, self._own_left - own
@@ -263,7 +269,7 @@ class RunnerClient:
             deadline = time.monotonic() + min(starved, self.timeout_s)
             reply = self._process.receive_reply(min(deadline, self._end))
         finally:
-            self._own = time.monotonic()
+            self._own, self._asked = time.monotonic(), False
         if error := reply.get("error"):
             raise failure_of(error)
         return reply
