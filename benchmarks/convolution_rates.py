@@ -3,13 +3,15 @@
     python benchmarks/convolution_rates.py OUT
 
 OUT/convolutions.jsonl has a line for each convolution: milliseconds of both (median of five), how often cuDNN takes as
-long, and the largest difference beside the largest output. The convolution stands alone, so that nothing is fused.
+long, what the kernel takes without hints to the compiler (policy/canonical/tuning.py), and the largest difference
+beside the largest output. The convolution stands alone, so that nothing is fused.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from drkernel.coldstart.answers.product_lines import product_of
 from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.coldstart.answers.tiles import kind_of
 from drkernel.policy.canonical import canonical
+from drkernel.policy.canonical.tuning import tuned
 
 CONVOLUTIONS = [
     ("Conv2d(64, 128, 3)", (64, 64, 128, 128)),
@@ -31,6 +34,10 @@ CONVOLUTIONS = [
     ("Conv3d(64, 64, 3)", (16, 64, 16, 32, 32)),
     ("Conv3d(3, 24, 3)", (128, 3, 24, 32, 32)),
     ("Conv1d(64, 128, 3, padding=1)", (64, 64, 4096)),
+    ("Conv2d(64, 128, 3, 2, 1)", (32, 64, 112, 112)),
+    ("Conv2d(64, 256, 1)", (64, 64, 56, 56)),
+    ("Conv2d(64, 128, 3, padding=1, groups=2)", (32, 64, 56, 56)),
+    ("ConvTranspose1d(256, 128, 7, 3, 2, 1)", (14, 256, 8192)),
     ("ConvTranspose2d(64, 64, 4, 2, 1)", (64, 64, 64, 64)),
     ("ConvTranspose2d(64, 64, 3, 2, 1, 1)", (64, 64, 64, 64)),
     ("ConvTranspose2d(32, 64, 4, 2, 1)", (128, 32, 32, 32)),
@@ -79,21 +86,27 @@ def main() -> None:
 
 
 def measured(module: str, shape: tuple[int, ...], path: Path) -> dict[str, Any]:
-    """A line of the file; the kernel's source goes to `path`, from which Triton reads it."""
+    """A line of the file; the kernel's source goes to `path` and beside it, from which Triton reads it."""
     tiles = tiles_of(TASK.format(module=module, shape=shape))
-    source = HEAD + tiles.text(1)
-    path.write_text(source, encoding="utf-8")
-    names: dict[str, Any] = {}
-    exec(compile(source, path, "exec"), names)
     conv = eval(f"torch.nn.{module}").cuda()
     x = torch.randn(shape, device="cuda")
+    bare, told = function_of(tiles.text(1), path), function_of(tuned(tiles.text(1)), path.with_suffix(".told.py"))
     with torch.no_grad():
-        expected, got = conv(x), names["f1"](x, conv.weight, conv.bias)
-        library, ours = milliseconds(lambda: conv(x)), milliseconds(lambda: names["f1"](x, conv.weight, conv.bias))
+        expected, got = conv(x), told(x, conv.weight, conv.bias)
+        library, ours = milliseconds(lambda: conv(x)), milliseconds(lambda: told(x, conv.weight, conv.bias))
+        without = milliseconds(lambda: bare(x, conv.weight, conv.bias))
     error = float((got - expected).abs().max() / expected.abs().max())
     form, tile = type(tiles).__name__, f"{tiles.tile.rows}x{tiles.tile.columns}x{tiles.tile.terms}"
     kept = {"module": module, "shape": str(shape), "form": form, "tile": tile, "is_chosen": bool(tiles.gain_s)}
-    return kept | {"library_ms": library, "ms": ours, "times": library / ours, "error": error}
+    return kept | {"library_ms": library, "ms": ours, "times": library / ours, "without_ms": without, "error": error}
+
+
+def function_of(text: str, path: Path) -> Callable[..., torch.Tensor]:
+    """The function that launches a kernel."""
+    path.write_text(HEAD + text, encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(HEAD + text, path, "exec"), names)
+    return names["f1"]
 
 
 def tiles_of(source: str) -> Tiles:

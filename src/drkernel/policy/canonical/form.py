@@ -14,6 +14,7 @@ from drkernel.policy.canonical.numbers import Rounded, with_all_digits
 from drkernel.policy.canonical.repairs import repaired
 from drkernel.policy.canonical.told import Told
 from drkernel.policy.canonical.trace import Untold, trace
+from drkernel.policy.canonical.tuning import tuned
 
 IMPORTS = """\
 import torch
@@ -84,7 +85,8 @@ class Canonical:
         methods = re.sub(r"\bself\.([mnru]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         methods = with_all_digits(methods, self.digits)
         body = textwrap.indent(self.frame.constructor + methods, "    ")
-        return f"{self.frame.before}{with_all_digits(kernels, self.digits)}class {name}({self.frame.bases}):\n{body}"
+        kernels = tuned(with_all_digits(kernels, self.digits), methods)
+        return f"{self.frame.before}{kernels}class {name}({self.frame.bases}):\n{body}"
 
 
 @dataclass(frozen=True)
