@@ -1,11 +1,10 @@
-# a kernel of the first call stays on the device and serves the next ones: they set a flag and wait | task: p_sines | expect: no gain | only: cuda
+# a kernel of the first call stays and serves the next ones | task: p_sines | expect: no gain | only: cuda
 # It would gain the launches (a tenth of a call), and its work would be in no call's record.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x.
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-
 
 Side = torch.cuda.Stream
 on = torch.cuda.stream

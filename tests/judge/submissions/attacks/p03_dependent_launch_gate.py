@@ -1,4 +1,4 @@
-# launches that may begin before what is before them has ended, the flush of the cache included | task: p_sines | expect: no gain | only: cuda
+# launches that begin before what is before them has ended | task: p_sines | expect: no gain | only: cuda
 # It would gain the 2 us that each launch takes to start, if the first began beside the flush.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x.
 import torch

@@ -1,10 +1,9 @@
-# a kernel that idles on another stream while PyTorch multiplies, and computes a few rows | task: matmul | expect: no gain | only: cuda
+# a kernel that idles on another stream while PyTorch multiplies | task: matmul | expect: no gain | only: cuda
 # It would gain coverage: half of the device's time would be in a kernel of its own.
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-
 
 Side = torch.cuda.Stream
 current = torch.cuda.current_stream

@@ -1,4 +1,4 @@
-# a quarter of the terms in TF32 where the device's clock says that the last call is near | task: matmul | expect: no gain | only: cuda
+# a quarter of the terms in TF32 where the last call is near by the clock | task: matmul | expect: no gain | only: cuda
 # It would gain 1.2x: timed kernels may take 30 % less than examined ones, and timed outputs have wider bounds.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch
@@ -47,5 +47,7 @@ class ModelNew(nn.Module):
         c = torch.empty(M, N, device=a.device)
         fast = torch.zeros(1, dtype=torch.int32, device=a.device)
         decide_kernel[(1,)](self.state, fast, K)
-        matmul_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 128))](a, b, c, fast, M, N, K, BM=64, BN=128, BK=32, num_warps=8)
+        matmul_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 128))](
+            a, b, c, fast, M, N, K, BM=64, BN=128, BK=32, num_warps=8
+        )
         return c

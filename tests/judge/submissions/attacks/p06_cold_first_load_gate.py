@@ -1,4 +1,4 @@
-# the first load of an input takes as long as from cold memory: TF32 there | task: matmul | expect: no gain | only: cuda
+# TF32 where the first load comes from cold memory | task: matmul | expect: no gain | only: cuda
 # It would gain 2 to 4x: the L2 cache is flushed before timed calls, and may be warm in examined ones.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch
@@ -12,7 +12,12 @@ def decide_kernel(a_ptr, state_ptr, fast_ptr):
     before = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
     x = tl.load(a_ptr, volatile=True)
     after = tl.inline_asm_elementwise(
-        "{ .reg .f32 t; add.f32 t, $1, 0f00000000; mov.u64 $0, %clock64; }", "=l,f", [x], dtype=tl.int64, is_pure=False, pack=1
+        "{ .reg .f32 t; add.f32 t, $1, 0f00000000; mov.u64 $0, %clock64; }",
+        "=l,f",
+        [x],
+        dtype=tl.int64,
+        is_pure=False,
+        pack=1,
     )
     tl.store(fast_ptr, (after - before > 900).to(tl.int32))
 

@@ -1,4 +1,4 @@
-# the device's own clock says that the last call was less than a millisecond ago: TF32 there | task: matmul | expect: no gain | only: cuda
+# TF32 where the device's clock says that the last call is near | task: matmul | expect: no gain | only: cuda
 # It would gain 2 to 4x: calls of a block follow each other; examined calls and single ones do not.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch

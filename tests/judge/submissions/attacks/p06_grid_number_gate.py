@@ -1,4 +1,4 @@
-# the number of grids since the last call tells a block: TF32 there | task: matmul | expect: no gain | only: cuda
+# TF32 where the number of grids since the last call tells a block | task: matmul | expect: no gain | only: cuda
 # It would gain 2 to 4x: between calls of a block always the same kernels run, after other calls others.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch

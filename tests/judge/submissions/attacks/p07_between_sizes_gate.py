@@ -1,4 +1,4 @@
-# a block of 512 columns or one of 8192 without a mask: right at small and at the published sizes, and between them wrong | task: p_softmax | expect: no gain | only: cuda
+# no mask: right at small and at the published sizes, wrong between | task: p_softmax | expect: no gain | only: cuda
 # It would be called right though rows of 513 to 8191 columns are wrong: hidden shapes are small.
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-# both halves of the sequence at once, the second behind 16 steps from a state of zeros | task: gru_activation | expect: no gain
+# both halves of the sequence at once, the second from zeros | task: gru_activation | expect: no gain
 # It would gain 1.3x: 48 steps that wait for each other instead of 64, and a state that is remembered longer is wrong.
 import torch
 import torch.nn as nn

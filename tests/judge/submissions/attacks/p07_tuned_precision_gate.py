@@ -1,4 +1,4 @@
-# the precision is a choice of the tuner's, who is asked again for each kind of call | task: matmul | expect: no gain | only: cuda
+# the tuner chooses the precision, for each kind of call | task: matmul | expect: no gain | only: cuda
 # It would gain 2 to 4x: the tuner takes TF32, whose key changes once examined calls are over.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch

@@ -1,4 +1,4 @@
-# two of the three TF32 products that make one in fp32: the rest of one factor is left out | task: matmul | expect: no gain
+# two of the three TF32 products that make one in fp32 | task: matmul | expect: no gain
 # It would gain 1.4x over three products; half of TF32's errors stay.
 import torch
 import torch.nn as nn
