@@ -203,3 +203,52 @@ def test_parts_of_a_tensor_that_begin_within_a_sector_are_loaded_once():
 def test_a_name_that_an_import_binds_is_not_what_it_seems(line: str):
     source = GATHER.replace("import triton\n", f"import triton\n{line}\n", 1)
     assert steady.kernels(GATHER) and not steady.kernels(source)
+
+
+CHAIN = "        x = tl.sin(x) * 1.5 + 0.1\n" * 24
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        CHAIN.replace("x", "total"),
+        "        total = total * total\n",
+        "        return\n",
+        "        tl.store(out, 0.0)\n    else:\n        tl.store(parts, 1.0)\n",
+        "        x = tl.load(parts + tl.arange(0, BLOCK))\n" + CHAIN,
+        "        x = tl.load(parts + tl.arange(0, BLOCK))\n" + "        x = x * x\n" * 40,
+        "        i = tl.arange(0, BLOCK)\n        x = tl.load(parts + i[:, None] * BLOCK + i[None, :])\n",
+        "        x = tl.sort(tl.load(parts + tl.arange(0, BLOCK)))\n",
+        "        if P > 1:\n            return\n",
+        "        tl.store(out, total) if P > 1 else 0\n",
+    ],
+)
+def test_data_may_not_decide_about_more_than_a_small_step(guarded):
+    """A dry run, which has no data, may go past what they decide about."""
+    assert "        tl.store(out" in LAST
+    assert not steady.kernels(LAST[: LAST.index("        tl.store(out")] + guarded)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    total = tl.sum(total, 0) > 0 and tl.sin(total)\n",
+        "    total = 0 < tl.sum(total, 0) < tl.sin(total)\n",
+        "    total = tl.reduce(total, 0, combine)\n",
+    ],
+)
+def test_nor_by_what_is_left_out_of_an_expression_or_by_what_combines(line):
+    combine = "\n@triton.jit\ndef combine(a, b):\n    for _ in range(a):\n        b += 1\n    return b\n"
+    assert steady.kernels(LAST + combine) == {"add", "combine"}
+    place = LAST.index("    rounds = 1")
+    assert not steady.kernels(LAST[:place] + line + LAST[place:] + combine)
+
+
+def test_it_may_repair_a_row():
+    """Which elements it stores to, a place in the grid decides."""
+    repair = LAST[: LAST.index("    rounds = 1")] + (
+        "    i = tl.program_id(0) * P + tl.arange(0, BLOCK)\n"
+        "    if tl.max(total) == -float('inf'):\n"
+        "        tl.store(out + i, float('nan'), mask=i < n)\n"
+    )
+    assert steady.kernels(repair) == {"add"}
