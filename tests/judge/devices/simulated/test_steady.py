@@ -126,6 +126,18 @@ def test_programs_that_all_do_the_same_steps_tell_of_all_though_some_move_less_t
         assert microseconds(**few | fields) >= 0.99 * as_the_data_grow
 
 
+def test_instructions_that_programs_without_data_do_not_have_are_taken_to_be_there():
+    """Host code may ask for none of them at the published size."""
+    chain = {"arithmetic": 64 * 4e6, "issued": 64 * 6e3, "blocks": 64 * 6.0}
+    told = {"full_arithmetic": 4096 * 4e4, "full_issued": 4096 * 60.0, "full_blocks": 4096 * 6.0}
+    as_the_data_grow = microseconds(**chain)
+    assert as_the_data_grow > 1000
+    assert microseconds(**chain | told) == as_the_data_grow
+    assert microseconds(**chain | told | {"blocks": 64 * 600.0}) < 50
+    of_many_blocks = {"full_issued": 4096 * 6e5, "full_blocks": 4096 * 600.0}
+    assert microseconds(**chain | told | of_many_blocks) < 50
+
+
 def test_of_such_programs_masked_lanes_count_as_they_are_executed_by_each():
     full = dataclasses.replace(TOLD, programs=4096, arithmetic=100.0, dense_arithmetic=8e6)
     told = lambda *alike: joined(OpTrace([TOLD]), OpTrace([full]), False, steps={"k"}, alike=alike).rows[0]
@@ -203,3 +215,52 @@ def test_parts_of_a_tensor_that_begin_within_a_sector_are_loaded_once():
 def test_a_name_that_an_import_binds_is_not_what_it_seems(line: str):
     source = GATHER.replace("import triton\n", f"import triton\n{line}\n", 1)
     assert steady.kernels(GATHER) and not steady.kernels(source)
+
+
+CHAIN = "        x = tl.sin(x) * 1.5 + 0.1\n" * 24
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        CHAIN.replace("x", "total"),
+        "        total = total * total\n",
+        "        return\n",
+        "        tl.store(out, 0.0)\n    else:\n        tl.store(parts, 1.0)\n",
+        "        x = tl.load(parts + tl.arange(0, BLOCK))\n" + CHAIN,
+        "        x = tl.load(parts + tl.arange(0, BLOCK))\n" + "        x = x * x\n" * 40,
+        "        i = tl.arange(0, BLOCK)\n        x = tl.load(parts + i[:, None] * BLOCK + i[None, :])\n",
+        "        x = tl.sort(tl.load(parts + tl.arange(0, BLOCK)))\n",
+        "        if P > 1:\n            return\n",
+        "        tl.store(out, total) if P > 1 else 0\n",
+    ],
+)
+def test_data_may_not_decide_about_more_than_a_small_step(guarded):
+    """A dry run, which has no data, may go past what they decide about."""
+    assert "        tl.store(out" in LAST
+    assert not steady.kernels(LAST[: LAST.index("        tl.store(out")] + guarded)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    total = tl.sum(total, 0) > 0 and tl.sin(total)\n",
+        "    total = 0 < tl.sum(total, 0) < tl.sin(total)\n",
+        "    total = tl.reduce(total, 0, combine)\n",
+    ],
+)
+def test_nor_by_what_is_left_out_of_an_expression_or_by_what_combines(line):
+    combine = "\n@triton.jit\ndef combine(a, b):\n    for _ in range(a):\n        b += 1\n    return b\n"
+    assert steady.kernels(LAST + combine) == {"add", "combine"}
+    place = LAST.index("    rounds = 1")
+    assert not steady.kernels(LAST[:place] + line + LAST[place:] + combine)
+
+
+def test_it_may_repair_a_row():
+    """Which elements it stores to, a place in the grid decides."""
+    repair = LAST[: LAST.index("    rounds = 1")] + (
+        "    i = tl.program_id(0) * P + tl.arange(0, BLOCK)\n"
+        "    if tl.max(total) == -float('inf'):\n"
+        "        tl.store(out + i, float('nan'), mask=i < n)\n"
+    )
+    assert steady.kernels(repair) == {"add"}

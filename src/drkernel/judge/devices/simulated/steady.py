@@ -6,15 +6,18 @@ Such kernels do without data what they do with data: what some of their programs
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from drkernel.judge.devices.simulated.bound_names import LANGUAGE, bound_names
+from drkernel.judge.devices.simulated.one_step import is_one_step
 
 _NUMBERS = {
     "range", "min", "max", "tl.range", "tl.static_range", "tl.cdiv", "triton.cdiv", "tl.program_id", "tl.num_programs",
     "tl.minimum", "tl.maximum",
 }  # fmt: skip
 """Functions that make of numbers that are no data others that are none."""
+_PLACES = _NUMBERS | {"tl.arange"}
+"""Those that make places of elements, along one dimension."""
 _ALIKE = _NUMBERS - {"tl.program_id"}
 """Those that make numbers that all programs of a launch have."""
 _KNOWN = {*LANGUAGE, "range", "min", "max", "float"}
@@ -33,8 +36,8 @@ def kernels(source: str, strictly: bool = False, evenly: bool = False) -> frozen
     None, too, where the source is too deep for a look at it.
 
     Args:
-        strictly: a condition outside of all loops may not depend on it either, though it has no loop in it, so that no
-            program does more than a step of it: the last program that finishes adds up what the others have.
+        strictly: a condition outside of all loops may not depend on it either, though it guards no more than a small
+            step (`one_step`): the last program that finishes adds up what the others have.
         evenly: strictly, and none may depend on a program's place in the grid either: all programs do the same steps.
     """
     try:
@@ -42,7 +45,8 @@ def kernels(source: str, strictly: bool = False, evenly: bool = False) -> frozen
         functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_jit(node)}
         bound = bound_names(tree)
         is_clear = all(bound[name] == 1 for name in functions) and not bound.keys() & _KNOWN
-        steps = _Steps(functions, strictly or evenly, _ALIKE if evenly else _NUMBERS)
+        places = None if strictly or evenly else _Steps(functions, None, _PLACES)
+        steps = _Steps(functions, places, _ALIKE if evenly else _NUMBERS)
         return frozenset(functions) if is_clear and steps.are_plain() else frozenset()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
@@ -56,11 +60,13 @@ class _Steps:
     """Which names of kernels may depend on data: by function and name.
 
     Args:
+        places: the same of names that hold places in a tensor, where data may decide about a small step; None where
+            they may not.
         numbers: functions that make of numbers that are no data others that are none.
     """
 
-    def __init__(self, functions: dict[str, ast.FunctionDef], strictly: bool, numbers: Set[str]):
-        self._functions, self._strictly, self._numbers = functions, strictly, numbers
+    def __init__(self, functions: dict[str, ast.FunctionDef], places: _Steps | None, numbers: Set[str]):
+        self._functions, self._places, self._numbers = functions, places, numbers
         self._data: set[tuple[str, str]] = set()
         while self._spread():
             pass
@@ -68,25 +74,22 @@ class _Steps:
     def are_plain(self) -> bool:
         """Whether nothing that decides what is done next depends on data."""
         for name, function in self._functions.items():
-            once = [] if self._strictly else [node for node in function.body if self._is_one_step(node)]
+            once = [node for node in function.body if self._is_one_step(name, node)]
             for node in ast.walk(function):
                 if isinstance(node, _STRANGE) or (isinstance(node, ast.FunctionDef) and node is not function):
                     return False
                 decides = node.iter if isinstance(node, ast.For) else None
                 decides = node.test if isinstance(node, (ast.While, ast.If, ast.IfExp, ast.Assert)) else decides
+                decides = _first_part(node) or decides
                 if decides is not None and node not in once and not self._is_plain(name, decides):
                     return False
                 if isinstance(node, ast.Call) and not self._is_known(node):
                     return False
         return True
 
-    def _is_one_step(self, node: ast.stmt) -> bool:
-        """Whether it is a condition with nothing in it that goes round or calls a kernel."""
-        return isinstance(node, ast.If) and not any(
-            isinstance(inner, (ast.For, ast.While))
-            or (isinstance(inner, ast.Call) and ast.unparse(inner.func) in self._functions)
-            for inner in ast.walk(node)
-        )
+    def _is_one_step(self, name: str, node: ast.stmt) -> bool:
+        places = self._places
+        return places is not None and is_one_step(node, lambda value: places._is_plain(name, value))
 
     def _is_known(self, call: ast.Call) -> bool:
         """Whether it is to a kernel, to Triton's language, to a method of a block, or makes numbers of numbers."""
@@ -109,11 +112,13 @@ class _Steps:
                     self._data |= {(name, part.id) for part in bound}
                 if isinstance(node, ast.Call) and (called := self._functions.get(ast.unparse(node.func))):
                     self._data |= {(called.name, given) for given in self._given(name, node, called)}
+                for combine in _handed_on(node, self._functions):
+                    self._data |= {(combine.name, parameter) for parameter in _parameters(combine)}
         return len(self._data) > before
 
     def _given(self, name: str, call: ast.Call, called: ast.FunctionDef) -> Iterator[str]:
         """The parameters that are given data."""
-        parameters = [arg.arg for arg in (*called.args.posonlyargs, *called.args.args)]
+        parameters = _parameters(called)
         if any(isinstance(value, ast.Starred) for value in call.args) or any(key.arg is None for key in call.keywords):
             yield from parameters
         for parameter, value in zip(parameters, call.args, strict=False):
@@ -137,6 +142,28 @@ class _Steps:
             self._is_plain(name, child) if isinstance(child, ast.expr) else isinstance(child, _PARTS)
             for child in children
         )
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    return [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+
+
+def _handed_on(node: ast.AST, functions: Mapping[str, ast.FunctionDef]) -> Iterator[ast.FunctionDef]:
+    """The functions that a call is given, as tl.reduce is: what they are called with is data."""
+    if isinstance(node, ast.Call):
+        parts = [part for value in (*node.args, *node.keywords) for part in ast.walk(value)]
+        called = [part.func for part in parts if isinstance(part, ast.Call)]
+        yield from (functions[n.id] for n in parts if isinstance(n, ast.Name) and n.id in functions and n not in called)
+
+
+def _first_part(node: ast.AST) -> ast.expr | None:
+    """Of a chain of conditions, what decides whether the rest of it is computed."""
+    match node:
+        case ast.BoolOp(values=values):
+            return ast.Tuple(values[:-1], ast.Load())
+        case ast.Compare(left, _, [*others, _]) if others:
+            return ast.Tuple([left, *others], ast.Load())
+    return None
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
