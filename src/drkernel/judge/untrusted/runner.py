@@ -155,9 +155,12 @@ class Runner:
 
     def _dry(self, init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> dict[str, Any]:
         """The launches of a forward on tensors without data, by a model of its own."""
-        from drkernel.judge.untrusted.simulated import dry_run
+        from drkernel.judge.untrusted.simulated import dry_run, own_errors
 
-        return {"trace": dry_run.launched(self.build, init, args, metas, train, seed).to_json()}
+        try:
+            return {"trace": dry_run.launched(self.build, init, args, metas, train, seed).to_json()}
+        except own_errors.Unfinished as ended:
+            return {"trace": "[]", "ended": describe(ended.error), "unclear": ended.unclear}
 
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float

@@ -15,7 +15,6 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -27,7 +26,7 @@ from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient, Unanswered
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.sizes.small_data import few, many
 from drkernel.judge.trusted.sizes.without_data import on_meta
@@ -42,9 +41,6 @@ _COPIED = "_local_scalar_dense"
 _READING = (_COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave")
 """Operators of which the host reads a number: a value, or how many elements data choose."""
 
-_IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
-"""Errors in a dry run that do not come from missing data."""
-
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
     """The trace, whose rows know their full grids and calls where the submission runs without data.
@@ -53,13 +49,13 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         start: a runner that has not been asked anything yet.
 
     Raises:
-        Failed: no GPU would run it at the published sizes, whatever the data are.
+        Failed: no GPU would run it at the published sizes, whatever the data are, or it raises an error there.
     """
+    dry = DryRuns(prepared, submission, start)
     try:
-        init, inputs = given(Reference(prepared.task, prepared.sizes))
-        full = _launched(prepared, submission, start, init, inputs)
+        full = dry.at_the_sizes_that_count()
     except _NO_ANSWER as error:
-        if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
+        if isinstance(error, Failed) and not prepared.sizes and dry.is_of_the_sizes(error):
             raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
         return submission.trace
     written, is_smaller = submission.written, submission.source != submission.written
@@ -228,14 +224,46 @@ def _used(count: float, dense: float, full_count: float, full_dense: float) -> f
     return max(count, min(dense, count * full_dense / full_count)) if full_count > 0 else count
 
 
-def _launched(
-    prepared: PreparedTask, submission: Submission, start: Callable[[], Process], init: list, inputs: Any
-) -> OpTrace:
-    """The launches of a forward without data, within the time that the submission has left."""
-    process = start()
-    try:
-        client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
-        client.load(submission.written, prepared.task.submission_name, prepared.task.precision)
-        return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
-    finally:
-        process.end()
+class DryRuns:
+    """Runs of a submission's host code on tensors without data, each in a process of its own.
+
+    Args:
+        start: a runner that has not been asked anything yet.
+    """
+
+    def __init__(self, prepared: PreparedTask, submission: Submission, start: Callable[[], Process]):
+        self._prepared, self._submission, self._start = prepared, submission, start
+
+    def at_the_sizes_that_count(self) -> OpTrace:
+        """The launches of a forward, within the time that the submission has left.
+
+        Raises:
+            Unanswered, DrKernelError, and what RunnerClient raises.
+        """
+        reference = Reference(self._prepared.task, self._prepared.sizes)
+        return self._launched(self._submission.written, reference)
+
+    def is_of_the_sizes(self, error: Failed) -> bool:
+        """Whether an error at these sizes has nothing to do with missing data: it is the submission's own, or the same
+        host code runs to its end on tensors without data that are small."""
+        if not isinstance(error, Unanswered):
+            return True
+        if not error.unclear:
+            return False
+        with contextlib.suppress(*_NO_ANSWER):
+            self._launched(self._submission.source, self._prepared.reference)
+            return True
+        return False
+
+    def _launched(self, source: str, reference: Reference) -> OpTrace:
+        init, inputs = given(reference)
+        process, submission, task = self._start(), self._submission, self._prepared.task
+        try:
+            client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
+            try:
+                client.load(source, task.submission_name, task.precision)
+            except Failed as failure:  # it was loaded before, where it had the memory that it needs
+                raise Unanswered(failure, unclear=False) from None
+            return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
+        finally:
+            process.end()

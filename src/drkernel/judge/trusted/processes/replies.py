@@ -56,6 +56,10 @@ class Launched(msgspec.Struct, forbid_unknown_fields=True):
 
     trace: str
     """For OpTrace.from_json."""
+    ended: Error | None = None
+    """What ended it, where that may come from tensors without data."""
+    unclear: bool = False
+    """Whether that may be the submission's own error as well."""
 
 
 class CallResult(msgspec.Struct, forbid_unknown_fields=True):

@@ -21,10 +21,12 @@ from drkernel.judge.boundary.construction import in_mode
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
+from drkernel.judge.untrusted.simulated import own_errors
 from drkernel.judge.untrusted.simulated.autotuning import choosing
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
 from drkernel.judge.untrusted.simulated.device import copied_to_host, record_grids
 from drkernel.judge.untrusted.simulated.limits import Guesses
+from drkernel.judge.untrusted.simulated.sampled import CERTAIN
 
 MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
@@ -57,20 +59,35 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
         init, args: the arguments of the constructor and of forward, in the form of shared_tensors.
         metas: [dtype, shape, stride] of each tensor in them.
         seed: see `record_grids`.
+
+    Raises:
+        LaunchLimitExceeded, MemoryFault: no GPU would run it.
+        Unfinished: it did not run to its end, perhaps since tensors have no data. Any other error is the submission's
+            own.
     """
     with _without_data(), torch.no_grad():
-        tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
-        positional, keywords = decode(init, tensors.__getitem__, with_objects=True)
-        Guesses.true = 0
-        model = in_mode(build(*positional, **keywords), train)
-        called: list[tuple[str, int]] = []
-        for _ in range(MOST_FORWARDS):
-            before, Guesses.true = called, 0
-            with record_grids(seed) as trace, choosing(0, tries=False):
-                model(*decode(args, tensors.__getitem__, with_objects=True))
-            called = [(row.site, row.calls) for row in trace.rows]
-            if called == before:
-                break
+        try:
+            return _traced(build, init, args, metas, train, seed)
+        except CERTAIN:
+            raise
+        except BaseException as error:
+            own_errors.expect_own(error)
+            raise
+
+
+def _traced(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool, seed: int) -> OpTrace:
+    tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
+    positional, keywords = decode(init, tensors.__getitem__, with_objects=True)
+    Guesses.true = 0
+    model = in_mode(build(*positional, **keywords), train)
+    called: list[tuple[str, int]] = []
+    for _ in range(MOST_FORWARDS):
+        before, Guesses.true = called, 0
+        with record_grids(seed) as trace, choosing(0, tries=False):
+            model(*decode(args, tensors.__getitem__, with_objects=True))
+        called = [(row.site, row.calls) for row in trace.rows]
+        if called == before:
+            break
     return trace
 
 
@@ -87,6 +104,7 @@ def _without_data() -> Iterator[None]:
         (fake_tensor.FakeTensor, "item_memo", property(_guess, lambda tensor, value: None)),
         (fake_tensor.FakeTensor, "tolist", _listed(fake_tensor.FakeTensor.tolist)),
         (Guesses, "made", False),
+        (Guesses, "lacked", False),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
@@ -100,8 +118,9 @@ class _FakeMode(fake_tensor.FakeTensorMode):
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             return super().dispatch(func, types, args, kwargs or {})
-        except fake_tensor.DynamicOutputShapeException:
+        except own_errors.LACKING:
             if func not in _CHOOSING:
+                Guesses.lacked = True
                 raise
             Guesses.made = True
             shape, dtype = _CHOOSING[func](*args, **(kwargs or {}))

@@ -32,9 +32,12 @@ class ThreadsExceeded(LaunchLimitExceeded, errors.OutOfResources):
 
 
 class Guesses:
-    """Whether the host has read a number of tensors without data, and how many truth values it has read."""
+    """What the host has read of tensors without data."""
 
     made, true = False, 0
+    """Whether it has read a number, and how many truth values it has read."""
+    lacked = False
+    """Whether an operator raised an error since there are no data."""
 
 
 def grid_sizes(name: str, grid: Any) -> tuple[int, ...]:
