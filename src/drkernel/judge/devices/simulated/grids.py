@@ -2,83 +2,49 @@
 
 A small grid does not tell whether it grows with the data, nor a loop around launches. So the host's part of the
 submission runs on tensors of the full sizes that have no data, and its launches and calls are counted.
-
-That happens in a process of its own: what a submission keeps of such tensors, or how it fails, must not change what its
-other calls do.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-import torch
-from torch.utils._pytree import tree_map_only
-
-from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import loop_free, steady
+from drkernel.judge.devices.simulated.dry_runs import NO_ANSWER, DryRuns, of_published_sizes
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient, Unanswered
-from drkernel.judge.trusted.processes.zygote import Process
-from drkernel.judge.trusted.sizes.small_data import few, many
-from drkernel.judge.trusted.sizes.without_data import on_meta
-from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError
-
-_NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
-"""Where something needs data, or takes too long: right code may do so."""
+from drkernel.judge.trusted.processes.runner_client import Failed, Unanswered
 
 _COPIED = "_local_scalar_dense"
 """What copies to the host are called."""
-_READING = (_COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave")
-"""Operators of which the host reads a number: a value, or how many elements data choose."""
+_READING = (
+    _COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave", "equal", "allclose", "_unique2", "unique_dim",
+    "unique_consecutive",
+)  # fmt: skip
+"""Operators of which the host reads a number or an answer: a value, or how many elements data choose."""
 
 
-def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
+def with_full_grids(prepared: PreparedTask, submission: Submission, dry: DryRuns) -> OpTrace:
     """The trace, whose rows know their full grids and calls where the submission runs without data.
-
-    Args:
-        start: a runner that has not been asked anything yet.
 
     Raises:
         Failed: no GPU would run it at the published sizes, whatever the data are, or it raises an error there.
     """
-    dry = DryRuns(prepared, submission, start)
     try:
-        full = dry.at_the_sizes_that_count()
-    except _NO_ANSWER as error:
+        full = dry.run()
+    except NO_ANSWER as error:
         if isinstance(error, Failed) and not prepared.sizes and dry.is_of_the_sizes(error):
-            raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
-        return submission.trace
+            raise of_published_sizes(error) from None
+        read = error.read if isinstance(error, Unanswered) else ""
+        return dataclasses.replace(submission.trace, read=read)
     written, is_smaller = submission.written, submission.source != submission.written
     simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
     alike = steady.kernels(written, evenly=True)
     return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed, alike)
-
-
-def given(reference: Reference) -> tuple[list, list]:
-    """The arguments of a model and of its forward, without data.
-
-    Raises:
-        DrKernelError: they cannot be made without large data.
-    """
-    with contextlib.suppress(DrKernelError), on_meta():
-        return list(reference.init_args()), reference.inputs(0)
-    meta = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
-    for run in (few, many):
-        with contextlib.suppress(DrKernelError):
-            with run():
-                found = list(reference.init_args()), reference.inputs(0)
-            return tree_map_only(torch.Tensor, meta, found)
-    raise DrKernelError(f"task {reference.task.id}: its inputs cannot be made without large data")
 
 
 def joined(
@@ -124,7 +90,7 @@ def joined(
         )
         for row, own in paired(trace, full, reads_back)
     ]
-    return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+    return OpTrace(rows, OpTrace(list(map(_launches, full.rows))), full.read)
 
 
 def _full_grids(row: Row, own: Row) -> list[float]:
@@ -222,48 +188,3 @@ def without_masked_lanes(row: Row, full: Row | None) -> Row:
 def _used(count: float, dense: float, full_count: float, full_dense: float) -> float:
     """The count where those lanes are left out that are masked in the small run alone."""
     return max(count, min(dense, count * full_dense / full_count)) if full_count > 0 else count
-
-
-class DryRuns:
-    """Runs of a submission's host code on tensors without data, each in a process of its own.
-
-    Args:
-        start: a runner that has not been asked anything yet.
-    """
-
-    def __init__(self, prepared: PreparedTask, submission: Submission, start: Callable[[], Process]):
-        self._prepared, self._submission, self._start = prepared, submission, start
-
-    def at_the_sizes_that_count(self) -> OpTrace:
-        """The launches of a forward, within the time that the submission has left.
-
-        Raises:
-            Unanswered, DrKernelError, and what RunnerClient raises.
-        """
-        reference = Reference(self._prepared.task, self._prepared.sizes)
-        return self._launched(self._submission.written, reference)
-
-    def is_of_the_sizes(self, error: Failed) -> bool:
-        """Whether an error at these sizes has nothing to do with missing data: it is the submission's own, or the same
-        host code runs to its end on tensors without data that are small."""
-        if not isinstance(error, Unanswered):
-            return True
-        if not error.unclear:
-            return False
-        with contextlib.suppress(*_NO_ANSWER):
-            self._launched(self._submission.source, self._prepared.reference)
-            return True
-        return False
-
-    def _launched(self, source: str, reference: Reference) -> OpTrace:
-        init, inputs = given(reference)
-        process, submission, task = self._start(), self._submission, self._prepared.task
-        try:
-            client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
-            try:
-                client.load(source, task.submission_name, task.precision)
-            except Failed as failure:  # it was loaded before, where it had the memory that it needs
-                raise Unanswered(failure, unclear=False) from None
-            return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
-        finally:
-            process.end()

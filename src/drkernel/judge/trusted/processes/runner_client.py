@@ -51,9 +51,9 @@ class Failed(Exception):
 class Unanswered(Failed):
     """What ended a dry run may come from tensors without data; if that is `unclear`, or from the submission."""
 
-    def __init__(self, failure: Failed, unclear: bool):
+    def __init__(self, failure: Failed, unclear: bool = False, read: str = ""):
         super().__init__(failure.kind, failure.message, failure.line)
-        self.unclear = unclear
+        self.unclear, self.read = unclear, read
 
 
 class Missing(Exception):
@@ -276,9 +276,10 @@ class RunnerClient:
             raise failure_of(error)
         return reply
 
-    def dry_run(self, init: Any, inputs: Any, train: bool, seed: int) -> OpTrace:
+    def dry_run(self, init: Any, inputs: Any, train: bool, seed: int, answers: Sequence[bool] = ()) -> OpTrace:
         """The numbers of programs that one forward launches, on meta tensors, by a model of its own, and what they
-        execute, of which some say; `seed` decides which. Raises Unanswered, too."""
+        execute, of which some say; `seed` decides which; `answers`: see untrusted.simulated.guesses. It may raise
+        Unanswered, too."""
         metas: list[list] = []
 
         def put(tensor: Tensor) -> int:
@@ -286,11 +287,13 @@ class RunnerClient:
             return len(metas) - 1
 
         init, inputs = encode(recorded(init), put), encode(recorded(inputs), put)
-        given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed}
+        given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed, "answers": list(answers)}
         reply = self._request(replies.Launched, do="dry", **given)
         if reply.ended:
-            raise Unanswered(_failed(reply.ended), reply.unclear)
-        return _trace(reply.trace)
+            raise Unanswered(_failed(reply.ended), reply.unclear, reply.read)
+        trace = _trace(reply.trace)
+        trace.read = reply.read
+        return trace
 
     def claims(self) -> dict[str, Any]:
         """What the runner reports of the calls that it had enqueued, not yet parsed."""

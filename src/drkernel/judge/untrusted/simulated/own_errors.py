@@ -15,7 +15,7 @@ from types import TracebackType
 from torch._subclasses import fake_tensor
 
 from drkernel.judge.untrusted.runner import FILE
-from drkernel.judge.untrusted.simulated.limits import Guesses
+from drkernel.judge.untrusted.simulated.guesses import Guesses
 
 LACKING = (
     fake_tensor.DataDependentOutputException,
@@ -38,20 +38,22 @@ class Unfinished(Exception):
 
     def __init__(self, error: BaseException, unclear: bool):
         super().__init__(str(error))
-        self.error, self.unclear = error, unclear
+        self.error, self.unclear, self.read = error, unclear, Guesses.read()
 
 
 def expect_own(error: BaseException) -> None:
-    """Says whether an error of a dry run would happen on a GPU, too.
+    """Says whether an error of a dry run would happen on a GPU, too. Where the host has read mere answers that are
+    taken for what is so, it would under these.
 
     Raises:
         Unfinished: it may not.
     """
     chain = list(_chain(error))
-    if Guesses.made or Guesses.lacked or any(isinstance(each, (*LACKING, MemoryError)) for each in chain):
+    of_data = Guesses.numbers or Guesses.doubtful() or Guesses.lacked
+    if of_data or any(isinstance(each, (*LACKING, MemoryError)) for each in chain):
         raise Unfinished(error, False)
-    if not all(map(_is_own, chain)):
-        raise Unfinished(error, True)
+    if not all(map(is_own, chain)):
+        raise Unfinished(error, not Guesses.made)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -66,7 +68,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             waiting += [one.__cause__, one.__context__]
 
 
-def _is_own(error: BaseException) -> bool:
+def is_own(error: BaseException) -> bool:
     """Whether a statement of the submission raises it, or Python in one of its lines."""
     place = _deepest(error.__traceback__)
     if place is None or not place.tb_frame.f_code.co_filename.endswith(FILE):
