@@ -101,6 +101,8 @@ def test_whoever_catches_the_compilers_error_has_no_kernel_on_a_gpu(judge, tasks
         "assert not x[0].isnan().any()\n        {}",
         "x[0][x[0] > 0].sum()\n        {}",
         "while not (x[:1] == x[:1]).all():\n            pass\n        {}",
+        "if torch.equal(x[:1], y[:1] + 2):\n            return y\n        {}",
+        "if not torch.equal(x[:1], x[:1]):\n            return y\n        {}",
     ],
 )
 def test_what_ends_a_trace_later_or_needs_data_hides_no_kernel(judge, tasks, launch):

@@ -203,6 +203,8 @@ class OpTrace:
     rows: list[Row] = field(default_factory=list)
     full: OpTrace | None = None
     """What the host code calls on tensors of the sizes that count, where that is known; without data. Not sent."""
+    read: str = ""
+    """Of a run without data: what its host code reads of tensors, `numbers`, `answers` or nothing. Not sent."""
 
     @property
     def launches_triton(self) -> bool:

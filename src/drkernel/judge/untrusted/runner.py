@@ -15,7 +15,7 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -153,11 +153,17 @@ class Runner:
                 targets[name].copy_(self.inputs.view(Slot.parse(slots[index], self.inputs.size)))
         return {}
 
-    def _dry(self, init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> dict[str, Any]:
+    def _dry(
+        self, init: Any, args: Any, metas: list, train: bool, seed: int = 0, answers: Sequence[bool] = ()
+    ) -> dict[str, Any]:
         """The launches of a forward on tensors without data, by a model of its own."""
-        from drkernel.judge.untrusted.simulated import dry_run
+        from drkernel.judge.untrusted.simulated import dry_run, own_errors
 
-        return {"trace": dry_run.launched(self.build, init, args, metas, train, seed).to_json()}
+        try:
+            trace = dry_run.launched(self.build, init, args, metas, train, seed, answers)
+        except own_errors.Unfinished as ended:
+            return {"trace": "[]", "ended": describe(ended.error), "unclear": ended.unclear, "read": ended.read}
+        return {"trace": trace.to_json(), "read": trace.read}
 
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float

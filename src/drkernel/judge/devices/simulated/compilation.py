@@ -18,7 +18,7 @@ from typing import Any
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.devices.cuda.precompile import MIN_TIMEOUT_S, Call, TracerReply, failed, outcome
-from drkernel.judge.devices.simulated.grids import given
+from drkernel.judge.devices.simulated.dry_runs import given
 from drkernel.judge.trusted.processes.runner_client import Failed
 from drkernel.judge.trusted.processes.zygote import Process, ProcessSpec
 from drkernel.judge.trusted.verdicts import verdict_of_failure
@@ -68,18 +68,27 @@ def _failures(process: Process, call: Call, source: str, name: str, timeout_s: f
         if reply.error:
             break
     caught = [] if reply.launched else [failed(failure.error) for failure in reply.failures]
-    return caught or (_whatever_is_read(process, tracing) if reply.error and question is tracing else [])
+    return caught or (
+        _whatever_is_read(process, tracing, reply.launched) if reply.error and question is tracing else []
+    )
 
 
-def _whatever_is_read(process: Process, tracing: dict[str, Any]) -> list[Failed]:
-    """Why the submission does not run, whatever numbers its host code reads; nothing where it may."""
+def _whatever_is_read(process: Process, tracing: dict[str, Any], launched: int) -> list[Failed]:
+    """Why the submission does not run, whatever numbers its host code reads; nothing where it may. A trace that
+    launches nothing says nothing.
+
+    Args:
+        launched: launches so far.
+    """
     reasons: list[Failed] = []
     with contextlib.suppress(DeadlineExceeded, PeerClosed, ProtocolViolation):
         deadline = time.monotonic() + _GUESSING_S
         for number in _GUESSES:
             reply = parse(process.request({**tracing, "guess": number}, deadline), TracerReply)
-            if not reply.error:
+            if not reply.error and reply.launched > launched:
                 return []
-            reasons += [failed(reply.error)] * reply.definite  # another error says that the guess was wrong
+            launched = reply.launched
+            if reply.error and reply.definite:  # another error says that the guess was wrong
+                reasons.append(failed(reply.error))
         return reasons[-1:]
     return []

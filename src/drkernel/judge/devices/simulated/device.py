@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Callable
 
 from drkernel.judge.boundary import aten
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
-from drkernel.judge.devices.simulated import floor, steady
+from drkernel.judge.devices.simulated import floor, full_size
+from drkernel.judge.devices.simulated.dry_runs import DryRuns
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
@@ -24,7 +25,6 @@ from drkernel.judge.trusted.processes.runner_client import reading
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.sizes import long_shapes, resized, shrink
 from drkernel.judge.trusted.spent import spent
-from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, KernelTime, Task
 
@@ -33,15 +33,6 @@ _USUAL_BYTES, _MOST_PATIENCE = 2**19, 16.0
 much."""
 _OF_TILES = 2.0
 """Tiles of products have 16 rows, columns and terms at least, also where a small task has fewer."""
-_WRITTEN = 0.99
-"""Of the bytes of all outputs, those that must be written: the last block of each row is written in part."""
-
-
-def _stored(row: Row, is_steady: bool) -> float:
-    """Bytes that the calls of a row without data write at most."""
-    if not row.triton:
-        return sum(tensor.unique for tensor in row.tensors if tensor.stored)
-    return min(row.stored, row.stored_lanes) if is_steady else row.stored
 
 
 def _patience(prepared: PreparedTask) -> float:
@@ -117,13 +108,12 @@ class SimulatedDevice:
         """Models the times of one forward of each side, from what it was seen to do."""
         cost = prepared.reference_costs[submission.case.plan.train]
         reference = cost.profile()
-        trace = with_full_grids(prepared, submission, self._start) if self._start else submission.trace
-        if trace.full and not trace.full.launches_triton and not prepared.sizes:
-            left = sorted({row.name for row in trace.full.rows})
-            does = f"PyTorch runs {', '.join(left[:6])}" if left else "it computes nothing"
-            submission.refuse("no_triton_launch", f"forward launches no Triton kernel at the published sizes; {does}")
-        if not prepared.sizes:
-            self._expect_all_is_written(cost, submission, trace)
+        trace = submission.trace
+        if self._start:
+            dry = DryRuns(prepared, submission, self._start)
+            trace = with_full_grids(prepared, submission, dry)
+            if not prepared.sizes:
+                self._expect_right_at_full_size(cost, submission, trace, dry)
         with reading("a trace"):
             ours = self._priced(prepared, cost, submission, trace)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
@@ -132,25 +122,20 @@ class SimulatedDevice:
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
         return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
 
-    def _expect_all_is_written(self, cost: ReferenceCost, submission: Submission, trace: OpTrace) -> None:
-        """The kernels and operators must write as many bytes as the outputs have at the published size.
+    def _expect_right_at_full_size(
+        self, cost: ReferenceCost, submission: Submission, trace: OpTrace, dry: DryRuns
+    ) -> None:
+        """Expects of the dry runs what must be so whatever the data are.
 
         Raises:
-            VerdictReached: they do not, whatever the data are.
+            VerdictReached, Failed: it is not.
         """
-        expected = submission.case.expected
-        if trace.full is None or cost.least is None or expected.aliases:
-            return
-        steps = steady.kernels(submission.written, strictly=True)
-        stored = sum(_stored(row, row.name in steps) for row in trace.full.rows)
-        if stored < _WRITTEN * cost.least.written:
-            raise VerdictReached(
-                "incorrect",
-                "wrong_values",
-                f"at the published sizes outputs have {cost.least.written} bytes, and no more than {stored:.0f} are "
-                "written: the grid or the blocks are too small there",
-                case="the published sizes",
-            )
+        runs = dry.under_answers() if trace.read else [trace.full]
+        if trace.read != "numbers" and not full_size.reads_numbers(runs):
+            full_size.expect_no_error(runs, dry.under_mixed_answers())
+        full_size.expect_a_launch(runs, submission)
+        if cost.least is not None and not submission.case.expected.aliases:
+            full_size.expect_all_is_written(runs, cost.least.written, submission.written)
 
     def _priced(
         self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission, trace: OpTrace

@@ -2,87 +2,49 @@
 
 A small grid does not tell whether it grows with the data, nor a loop around launches. So the host's part of the
 submission runs on tensors of the full sizes that have no data, and its launches and calls are counted.
-
-That happens in a process of its own: what a submission keeps of such tensors, or how it fails, must not change what its
-other calls do.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Collection
 
-import torch
-from torch.utils._pytree import tree_map_only
-
-from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import loop_free, steady
+from drkernel.judge.devices.simulated.dry_runs import NO_ANSWER, DryRuns, of_published_sizes
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient
-from drkernel.judge.trusted.processes.zygote import Process
-from drkernel.judge.trusted.sizes.small_data import few, many
-from drkernel.judge.trusted.sizes.without_data import on_meta
-from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError
-
-_NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
-"""Where something needs data, or takes too long: right code may do so."""
+from drkernel.judge.trusted.processes.runner_client import Failed, Unanswered
 
 _COPIED = "_local_scalar_dense"
 """What copies to the host are called."""
-_READING = (_COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave")
-"""Operators of which the host reads a number: a value, or how many elements data choose."""
+_READING = (
+    _COPIED, "nonzero", "masked_select", "bincount", "repeat_interleave", "equal", "allclose", "_unique2", "unique_dim",
+    "unique_consecutive",
+)  # fmt: skip
+"""Operators of which the host reads a number or an answer: a value, or how many elements data choose."""
 
-_IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
-"""Errors in a dry run that do not come from missing data."""
 
-
-def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
+def with_full_grids(prepared: PreparedTask, submission: Submission, dry: DryRuns) -> OpTrace:
     """The trace, whose rows know their full grids and calls where the submission runs without data.
 
-    Args:
-        start: a runner that has not been asked anything yet.
-
     Raises:
-        Failed: no GPU would run it at the published sizes, whatever the data are.
+        Failed: no GPU would run it at the published sizes, whatever the data are, or it raises an error there.
     """
     try:
-        init, inputs = given(Reference(prepared.task, prepared.sizes))
-        full = _launched(prepared, submission, start, init, inputs)
-    except _NO_ANSWER as error:
-        if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
-            raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
-        return submission.trace
+        full = dry.run()
+    except NO_ANSWER as error:
+        if isinstance(error, Failed) and not prepared.sizes and dry.is_of_the_sizes(error):
+            raise of_published_sizes(error) from None
+        read = error.read if isinstance(error, Unanswered) else ""
+        return dataclasses.replace(submission.trace, read=read)
     written, is_smaller = submission.written, submission.source != submission.written
     simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
     alike = steady.kernels(written, evenly=True)
     return joined(submission.trace, full, is_smaller, simple, steady.kernels(written), fixed, alike)
-
-
-def given(reference: Reference) -> tuple[list, list]:
-    """The arguments of a model and of its forward, without data.
-
-    Raises:
-        DrKernelError: they cannot be made without large data.
-    """
-    with contextlib.suppress(DrKernelError), on_meta():
-        return list(reference.init_args()), reference.inputs(0)
-    meta = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
-    for run in (few, many):
-        with contextlib.suppress(DrKernelError):
-            with run():
-                found = list(reference.init_args()), reference.inputs(0)
-            return tree_map_only(torch.Tensor, meta, found)
-    raise DrKernelError(f"task {reference.task.id}: its inputs cannot be made without large data")
 
 
 def joined(
@@ -128,7 +90,7 @@ def joined(
         )
         for row, own in paired(trace, full, reads_back)
     ]
-    return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+    return OpTrace(rows, OpTrace(list(map(_launches, full.rows))), full.read)
 
 
 def _full_grids(row: Row, own: Row) -> list[float]:
@@ -229,16 +191,3 @@ def without_masked_lanes(row: Row, full: Row | None) -> Row:
 def _used(count: float, dense: float, full_count: float, full_dense: float) -> float:
     """The count where those lanes are left out that are masked in the small run alone."""
     return max(count, min(dense, count * full_dense / full_count)) if full_count > 0 else count
-
-
-def _launched(
-    prepared: PreparedTask, submission: Submission, start: Callable[[], Process], init: list, inputs: Any
-) -> OpTrace:
-    """The launches of a forward without data, within the time that the submission has left."""
-    process = start()
-    try:
-        client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
-        client.load(submission.written, prepared.task.submission_name, prepared.task.precision)
-        return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
-    finally:
-        process.end()

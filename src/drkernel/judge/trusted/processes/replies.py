@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -56,6 +56,12 @@ class Launched(msgspec.Struct, forbid_unknown_fields=True):
 
     trace: str
     """For OpTrace.from_json."""
+    ended: Error | None = None
+    """What ended it, where that may come from tensors without data."""
+    unclear: bool = False
+    """Whether that may be the submission's own error as well."""
+    read: Literal["", "answers", "numbers"] = ""
+    """What the host has read of tensors that have no data."""
 
 
 class CallResult(msgspec.Struct, forbid_unknown_fields=True):

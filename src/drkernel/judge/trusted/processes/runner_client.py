@@ -50,6 +50,14 @@ class Failed(Exception):
         self.kind, self.message, self.line = kind, message, line
 
 
+class Unanswered(Failed):
+    """What ended a dry run may come from tensors without data; if that is `unclear`, or from the submission."""
+
+    def __init__(self, failure: Failed, unclear: bool = False, read: str = ""):
+        super().__init__(failure.kind, failure.message, failure.line)
+        self.unclear, self.read = unclear, read
+
+
 class Missing(Exception):
     """The submission launched kernels that have not been compiled; see cuda.kernel_cache for their descriptions."""
 
@@ -274,9 +282,10 @@ class RunnerClient:
             raise failure_of(error)
         return reply
 
-    def dry_run(self, init: Any, inputs: Any, train: bool, seed: int) -> OpTrace:
+    def dry_run(self, init: Any, inputs: Any, train: bool, seed: int, answers: Sequence[bool] = ()) -> OpTrace:
         """The numbers of programs that one forward launches, on meta tensors, by a model of its own, and what they
-        execute, of which some say; `seed` decides which."""
+        execute, of which some say; `seed` decides which; `answers`: see untrusted.simulated.guesses. It may raise
+        Unanswered, too."""
         metas: list[list] = []
 
         def put(tensor: Tensor) -> int:
@@ -284,8 +293,13 @@ class RunnerClient:
             return len(metas) - 1
 
         init, inputs = encode(recorded(init), put), encode(recorded(inputs), put)
-        given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed}
-        return _trace(self._request(replies.Launched, do="dry", **given).trace)
+        given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed, "answers": list(answers)}
+        reply = self._request(replies.Launched, do="dry", **given)
+        if reply.ended:
+            raise Unanswered(_failed(reply.ended), reply.unclear, reply.read)
+        trace = _trace(reply.trace)
+        trace.read = reply.read
+        return trace
 
     def claims(self) -> dict[str, Any]:
         """What the runner reports of the calls that it had enqueued, not yet parsed."""
@@ -384,7 +398,9 @@ def failure_of(error: Any) -> Failed | Missing:
         ProtocolViolation: it is not well formed.
     """
     parsed = parse(error, replies.Error)
-    if parsed.missing:
-        return Missing(parsed.missing)
+    return Missing(parsed.missing) if parsed.missing else _failed(parsed)
+
+
+def _failed(parsed: replies.Error) -> Failed:
     text = "".join(c if c.isprintable() else " " for c in parsed.message[:_MAX_MESSAGE])
     return Failed(parsed.type[:_MAX_KIND] if parsed.type.isidentifier() else "Error", text, parsed.line)

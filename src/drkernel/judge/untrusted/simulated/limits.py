@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from triton.runtime import errors
 
+from drkernel.judge.untrusted.simulated.guesses import Guesses
+
 MOST_WARPS = 32
 """Of a program: 1024 threads."""
 MOST_BLOCKS = 16
@@ -31,12 +33,6 @@ class ThreadsExceeded(LaunchLimitExceeded, errors.OutOfResources):
         return str(self.args[0])
 
 
-class Guesses:
-    """Whether the host has read a number of tensors without data, and how many truth values it has read."""
-
-    made, true = False, 0
-
-
 def grid_sizes(name: str, grid: Any) -> tuple[int, ...]:
     """The sizes of a grid for the kernel `name`.
 
@@ -49,7 +45,7 @@ def grid_sizes(name: str, grid: Any) -> tuple[int, ...]:
         raise errors.InterpreterError(
             f"kernel `{name}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
         )
-    if 0 in sizes or Guesses.made:
+    if 0 in sizes or Guesses.doubtful():
         return sizes
     for axis, size, most in zip("xyz", sizes, MOST_PROGRAMS, strict=False):
         if size > most:

@@ -14,7 +14,8 @@ import numpy as np
 
 from drkernel.judge.boundary.op_trace import STORES_UNKNOWN, Row
 from drkernel.judge.untrusted.simulated.bounds import Bounds, MemoryFault
-from drkernel.judge.untrusted.simulated.limits import Guesses, LaunchLimitExceeded
+from drkernel.judge.untrusted.simulated.guesses import Guesses
+from drkernel.judge.untrusted.simulated.limits import LaunchLimitExceeded
 from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 
 PROGRAMS, FEWEST = 4, 2
@@ -58,9 +59,9 @@ class _BlindMeter(Meter):
 
     def forget_stores(self, all_of_them: bool) -> None:
         """What programs store is not known; of those that are masked, or of all."""
-        if all_of_them or Guesses.made:
+        if all_of_them or Guesses.doubtful():
             self.row.stored_lanes = STORES_UNKNOWN
-        if all_of_them or Guesses.made or not self._bounds.certain:
+        if all_of_them or Guesses.doubtful() or not self._bounds.certain:
             self.row.stored = STORES_UNKNOWN
 
     def guess(self) -> None:
@@ -137,7 +138,7 @@ def _runs(run: Callable[[Meter, np.ndarray], None], meter: _BlindMeter, place: n
         meter.row.moved = 0.0
         meter.forget_stores(True)
     except Exception as error:
-        if isinstance(error, CERTAIN) and not Guesses.made:
+        if isinstance(error, CERTAIN) and not Guesses.doubtful():
             raise
         meter.forget_stores(True)
         return False
