@@ -309,6 +309,16 @@ def test_larger_matrices_are_constructed_from_the_same_draws():
     assert torch.equal(nn.Linear(8, 4).weight, plain.weight)
 
 
+@pytest.mark.parametrize("name", ["constant_", "ones_"])
+def test_constants_have_noise_once_whatever_mode_is_active(name):
+    """`torch.device` makes an initialiser call itself once more."""
+    value = [0.25] * (name == "constant_")
+    with perturbed_construction():
+        plain = getattr(nn.init, name)(torch.empty(4), *value)
+        with torch.device("cpu"):
+            assert torch.equal(getattr(nn.init, name)(torch.empty(4), *value), plain)
+
+
 def test_in_evaluation_a_deep_network_has_values_of_the_size_of_its_biases():
     """Small running variances, one behind the other, would make values of a million."""
     norm = "nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU())"

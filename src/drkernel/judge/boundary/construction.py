@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -57,6 +57,23 @@ def _larger_layers() -> Iterator[None]:
         yield
     finally:
         nn.init.calculate_gain = gain
+
+
+def _followed_by(initialiser: Callable, change: Callable) -> Callable:
+    """An initialiser that changes its result once: a mode of functions (`torch.device`) makes some call themselves once
+    more, by their name."""
+    calls: list[Callable] = []
+
+    def initialised(*args: Any, **kwargs: Any) -> Any:
+        if calls:
+            return initialiser(*args, **kwargs)
+        calls.append(initialiser)
+        try:
+            return change(initialiser(*args, **kwargs))
+        finally:
+            calls.clear()
+
+    return initialised
 
 
 @contextlib.contextmanager
@@ -123,9 +140,6 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
         for name in (MEAN, VARIANCE):
             add_running_noise(module, name)
 
-    def noisy(name: str) -> Any:
-        return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
-
     def split(norm: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
         magnitude, direction = right_inverse(norm, weight)
         return add_noise(magnitude), direction
@@ -135,8 +149,8 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
     _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign, assignment]
     _WeightNorm.right_inverse = split  # type: ignore[method-assign]
     _weight_norm.norm_except_dim = lambda *args: add_noise(of_magnitude(*args))
-    for name in initialisers:
-        setattr(nn.init, name, noisy(name))
+    for name, function in initialisers.items():
+        setattr(nn.init, name, _followed_by(function, add_noise))
     try:
         with _larger_layers() if larger else contextlib.nullcontext():
             yield
