@@ -295,7 +295,7 @@ def test_matrices_stay_where_outputs_follow_from_inputs(layer, depth):
     reference = Reference(Task("t", DEEP.format(layer=layer, depth=depth)))
     model = reference_model.build(reference, 1, Perturbation.CONSTRUCTION)
     assert torch.equal(model.model.layers[0][0].weight, reference.model(1).layers[0][0].weight)
-    assert not model.larger_at_construction
+    assert not model.construction.get("larger")
 
 
 def test_larger_matrices_are_constructed_from_the_same_draws():

@@ -21,6 +21,9 @@ _SMALL, _RARE = 2.0**-10, 0.25
 """How small the running variance of some channels is, so that the epsilon beside it matters, and of how many."""
 MOST_SMALL = 4
 """In so many layers: each makes values 16 times as large, and those of deep networks would overflow."""
+_TURNED, _SLIGHT, _LARGER = 4, 0.5, 8.0
+"""The sign of one number in so many of a vector is turned; where all are smaller than the second, as many are this much
+larger, so that a slope lies above one."""
 
 
 def seed_one_generator() -> None:
@@ -38,6 +41,20 @@ def with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
     """Values of the same sign and scale: `x * u` with u in [0.5, 1.5], and values in [-0.25, 0.25] where x is 0."""
     noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64, device=tensor.device)
     return torch.where(tensor == 0, (noise - 0.5) / 2, tensor.double() * (0.5 + noise)).to(tensor.dtype)
+
+
+def with_turned_signs(values: Tensor, seed: int) -> Tensor:
+    """A vector whose numbers have one sign, with other signs and sizes in some places; all else as it is. A scale of a
+    channel starts at one, and training makes some negative. What is a vector does not hang on dimensions of one."""
+    number = values.numel()
+    if number < 2 or number > max(values.shape) or not (bool((values > 0).all()) or bool((values < 0).all())):
+        return values
+    order = torch.randperm(number, generator=torch.Generator("cpu").manual_seed(seed), device="cpu").to(values.device)
+    some, changed = max(1, number // _TURNED), values.reshape(-1).clone()
+    changed[order[:some]] *= -1
+    if float(changed.abs().max()) < _SLIGHT:
+        changed[order[some : 2 * some]] *= _LARGER
+    return changed.view_as(values)
 
 
 def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, small: bool = True) -> Tensor:
@@ -77,7 +94,9 @@ def _followed_by(initialiser: Callable, change: Callable) -> Callable:
 
 
 @contextlib.contextmanager
-def perturbed_construction(active: bool = True, larger: bool = False) -> Iterator[None]:
+def perturbed_construction(
+    active: bool = True, larger: bool = False, turned: bool = False, single: float = 1.0
+) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
     every process; so do magnitudes of weight norm, which would start as those of the weights. Those on the meta device
     have no values.
@@ -88,6 +107,8 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
     Args:
         larger: whether layers draw matrices that keep the size of values through a ReLU, and not PyTorch's default of
             a sixth of their square.
+        turned: whether constant vectors have other signs in some places, see `with_turned_signs`.
+        single: what parameters of one number are multiplied by.
     """
     if not active:
         yield
@@ -103,8 +124,9 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
         if tensor.is_meta:
             return tensor
         generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
+        values = with_noise(tensor.detach(), generator) * (single if tensor.numel() == 1 else 1.0)
         with torch.no_grad():
-            return tensor.copy_(with_noise(tensor.detach(), generator))
+            return tensor.copy_(with_turned_signs(values, tensor.numel()) if turned else values)
 
     def parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
         if (
