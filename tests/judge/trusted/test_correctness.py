@@ -295,7 +295,7 @@ def test_matrices_stay_where_outputs_follow_from_inputs(layer, depth):
     reference = Reference(Task("t", DEEP.format(layer=layer, depth=depth)))
     model = reference_model.build(reference, 1, Perturbation.CONSTRUCTION)
     assert torch.equal(model.model.layers[0][0].weight, reference.model(1).layers[0][0].weight)
-    assert not model.larger_at_construction
+    assert not model.construction.get("larger")
 
 
 def test_larger_matrices_are_constructed_from_the_same_draws():
@@ -307,6 +307,16 @@ def test_larger_matrices_are_constructed_from_the_same_draws():
     assert torch.allclose(larger.weight, plain.weight * 6**0.5) and torch.equal(larger.bias, plain.bias)
     torch.manual_seed(0)
     assert torch.equal(nn.Linear(8, 4).weight, plain.weight)
+
+
+@pytest.mark.parametrize("name", ["constant_", "ones_"])
+def test_constants_have_noise_once_whatever_mode_is_active(name):
+    """`torch.device` makes an initialiser call itself once more."""
+    value = [0.25] * (name == "constant_")
+    with perturbed_construction():
+        plain = getattr(nn.init, name)(torch.empty(4), *value)
+        with torch.device("cpu"):
+            assert torch.equal(getattr(nn.init, name)(torch.empty(4), *value), plain)
 
 
 def test_in_evaluation_a_deep_network_has_values_of_the_size_of_its_biases():

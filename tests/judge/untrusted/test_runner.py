@@ -42,7 +42,7 @@ def test_a_call_that_changes_the_last_output_is_seen_however_large_that_is(numbe
     runner = Unrecorded(HostArea.create("in", 2**16), HostArea.create("out", 4 * numbers + 2**16))
     source = SOURCE.format(numbers=numbers, buffers=buffers)
     nothing = {"list": [{"list": []}, {"dict": []}]}
-    build = {"do": "build", "model": 0, "args": nothing, "slots": [], "seed": 0, "varied": False}
+    build = {"do": "build", "model": 0, "args": nothing, "slots": [], "seed": 0, "how": {"active": False}}
     call = {"do": "call", "model": 0, "args": {"list": []}, "slots": [], "train": False, "seed": 0, "skip": []}
     first, second = ({"do": "load", "source": source, "name": "ModelNew"}, build)
     assert "error" not in runner.answer(first) and "error" not in runner.answer(second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,9 @@ _SMALL, _RARE = 2.0**-10, 0.25
 """How small the running variance of some channels is, so that the epsilon beside it matters, and of how many."""
 MOST_SMALL = 4
 """In so many layers: each makes values 16 times as large, and those of deep networks would overflow."""
+_TURNED, _SLIGHT, _LARGER = 4, 0.5, 8.0
+"""The sign of one number in so many of a vector is turned; where all are smaller than the second, as many are this much
+larger, so that a slope lies above one."""
 
 
 def seed_one_generator() -> None:
@@ -38,6 +41,20 @@ def with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
     """Values of the same sign and scale: `x * u` with u in [0.5, 1.5], and values in [-0.25, 0.25] where x is 0."""
     noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64, device=tensor.device)
     return torch.where(tensor == 0, (noise - 0.5) / 2, tensor.double() * (0.5 + noise)).to(tensor.dtype)
+
+
+def with_turned_signs(values: Tensor, seed: int) -> Tensor:
+    """A vector whose numbers have one sign, with other signs and sizes in some places; all else as it is. A scale of a
+    channel starts at one, and training makes some negative. What is a vector does not hang on dimensions of one."""
+    number = values.numel()
+    if number < 2 or number > max(values.shape) or not (bool((values > 0).all()) or bool((values < 0).all())):
+        return values
+    order = torch.randperm(number, generator=torch.Generator("cpu").manual_seed(seed), device="cpu").to(values.device)
+    some, changed = max(1, number // _TURNED), values.reshape(-1).clone()
+    changed[order[:some]] *= -1
+    if float(changed.abs().max()) < _SLIGHT:
+        changed[order[some : 2 * some]] *= _LARGER
+    return changed.view_as(values)
 
 
 def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, small: bool = True) -> Tensor:
@@ -59,8 +76,27 @@ def _larger_layers() -> Iterator[None]:
         nn.init.calculate_gain = gain
 
 
+def _followed_by(initialiser: Callable, change: Callable) -> Callable:
+    """An initialiser that changes its result once: a mode of functions (`torch.device`) makes some call themselves once
+    more, by their name."""
+    calls: list[Callable] = []
+
+    def initialised(*args: Any, **kwargs: Any) -> Any:
+        if calls:
+            return initialiser(*args, **kwargs)
+        calls.append(initialiser)
+        try:
+            return change(initialiser(*args, **kwargs))
+        finally:
+            calls.clear()
+
+    return initialised
+
+
 @contextlib.contextmanager
-def perturbed_construction(active: bool = True, larger: bool = False) -> Iterator[None]:
+def perturbed_construction(
+    active: bool = True, larger: bool = False, turned: bool = False, single: float = 1.0
+) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
     every process; so do magnitudes of weight norm, which would start as those of the weights. Those on the meta device
     have no values.
@@ -71,6 +107,8 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
     Args:
         larger: whether layers draw matrices that keep the size of values through a ReLU, and not PyTorch's default of
             a sixth of their square.
+        turned: whether constant vectors have other signs in some places, see `with_turned_signs`.
+        single: what parameters of one number are multiplied by.
     """
     if not active:
         yield
@@ -86,8 +124,9 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
         if tensor.is_meta:
             return tensor
         generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
+        values = with_noise(tensor.detach(), generator) * (single if tensor.numel() == 1 else 1.0)
         with torch.no_grad():
-            return tensor.copy_(with_noise(tensor.detach(), generator))
+            return tensor.copy_(with_turned_signs(values, tensor.numel()) if turned else values)
 
     def parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
         if (
@@ -123,9 +162,6 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
         for name in (MEAN, VARIANCE):
             add_running_noise(module, name)
 
-    def noisy(name: str) -> Any:
-        return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
-
     def split(norm: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
         magnitude, direction = right_inverse(norm, weight)
         return add_noise(magnitude), direction
@@ -135,8 +171,8 @@ def perturbed_construction(active: bool = True, larger: bool = False) -> Iterato
     _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign, assignment]
     _WeightNorm.right_inverse = split  # type: ignore[method-assign]
     _weight_norm.norm_except_dim = lambda *args: add_noise(of_magnitude(*args))
-    for name in initialisers:
-        setattr(nn.init, name, noisy(name))
+    for name, function in initialisers.items():
+        setattr(nn.init, name, _followed_by(function, add_noise))
     try:
         with _larger_layers() if larger else contextlib.nullcontext():
             yield

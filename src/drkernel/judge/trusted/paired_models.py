@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted.cases import cases, reference_model, reruns, weight_perturbation
+from drkernel.judge.trusted.cases import cases, other_signs, reference_model, reruns, weight_perturbation
 from drkernel.judge.trusted.cases.cases import Case, Seeds
-from drkernel.judge.trusted.cases.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
+from drkernel.judge.trusted.cases.plans import DEFAULT_WEIGHTS, PUBLISHED, SINGLES, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.cases.reference_model import Perturbation, ReferenceModel
 from drkernel.judge.trusted.comparison.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.comparison.slices import LARGE, Cut
@@ -82,7 +82,7 @@ class PairedModels:
         perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
         seeds = self._shared.seeds if self._shared else self._seeds
         model = self._models[number] = reference_model.build(
-            reference, seeds("model", number), perturbation, number == WIDE_WEIGHTS
+            reference, seeds("model", number), perturbation, number == WIDE_WEIGHTS, SINGLES.get(number, 1.0)
         )
         theirs = self.client.build(number, model)
         if not model.perturbed_weights:
@@ -130,6 +130,8 @@ class PairedModels:
         """
         if plan.model == WIDE_WEIGHTS:
             return self._with_wide_weights(plan)
+        if plan.model in SINGLES:
+            return self._with_other_singles(plan)
         given = plan.model == PUBLISHED and plan.regime == "given"
         if self._shared is None or given or what or self._cut(plan):
             return self._drawn(plan, *what)
@@ -153,6 +155,17 @@ class PairedModels:
         with contextlib.suppress(DrKernelError):
             case = self._drawn(plan)
             if case and self.overwritten and case.expected.finite and case.can_tell():
+                return case
+        return None
+
+    def _with_other_singles(self, plan: Plan) -> Case | None:
+        """A case with other values of the parameters that are single numbers; None where there are none, or the
+        reference leaves its domain, or another model takes much memory."""
+        small = self.has_small_weights and not self._prepared.cuts
+        if not small or not other_signs.of_singles(self.published.model, 1.0):
+            return None
+        with contextlib.suppress(DrKernelError):
+            if (case := self._drawn(plan)) and case.expected.finite and case.can_tell():
                 return case
         return None
 

@@ -134,12 +134,10 @@ class Runner:
         self.build = getattr(module, name)
         return {}
 
-    def _build(
-        self, model: int, args: Any, slots: list, seed: int, varied: bool, larger: bool = False
-    ) -> dict[str, Any]:
+    def _build(self, model: int, args: Any, slots: list, seed: int, how: dict[str, Any]) -> dict[str, Any]:
         values, keywords = self.areas.values(args, slots)
         torch.manual_seed(seed)
-        with perturbed_construction(varied, larger):
+        with perturbed_construction(**how):
             built = self.build(*values, **keywords)
         if not isinstance(built, nn.Module):
             raise TypeError(f"{self.build.__name__} is not a torch.nn.Module")
@@ -247,7 +245,7 @@ def _warm_up() -> None:
             "args": {"list": [{"list": []}, {"dict": []}]},
             "slots": [],
             "seed": 0,
-            "varied": True,
+            "how": {"active": True},
         },
         call | {"skip": [], "budget": 1e8},
         call | {"skip": ["double:7"], "budget": 1e8},

@@ -21,7 +21,7 @@ REFERENCE_MODEL = SimpleNamespace(
     reference=SimpleNamespace(init_args=lambda: ([], {})),
     seed=0,
     perturbed_at_construction=False,
-    larger_at_construction=False,
+    construction={},
     perturbed_weights={"w": torch.ones(4)},
 )
 SLOT = [256, "float32", [4], [1]]

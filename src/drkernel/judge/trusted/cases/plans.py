@@ -12,7 +12,11 @@ PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
 WIDE_WEIGHTS = -1
 """As PUBLISHED, with matrices whose numbers fp16 does not hold."""
-LONG = -2
+TURNED_SINGLES, LARGER_SINGLES = -2, -3
+"""As PUBLISHED, with other values of the parameters that are single numbers."""
+SINGLES = {TURNED_SINGLES: -1.0, LARGER_SINGLES: 8.0}
+"""What they are multiplied by: a slope of a quarter becomes negative, or more than one."""
+LONG = -4
 """And down: the task with one long size each, with perturbed weights; see long_shapes."""
 HIDDEN_SHAPES = 2
 WAYS = 4
@@ -28,7 +32,7 @@ class Plan:
     name: str
     """What is special, in words that feedback can use: `the given inputs`, `another shape`, `large values`, ..."""
     model: int = PUBLISHED
-    """Which model answers: PUBLISHED, DEFAULT_WEIGHTS, WIDE_WEIGHTS, or FIRST_HIDDEN + k."""
+    """Which model answers: PUBLISHED, DEFAULT_WEIGHTS, WIDE_WEIGHTS, one of SINGLES, or FIRST_HIDDEN + k."""
     regime: str = "given"
     """The distribution of the inputs' values, see REGIMES."""
     train: bool = False
@@ -78,6 +82,8 @@ def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterato
     for way in range(WAYS * lowered):
         yield Plan("values that lower precision confuses", PUBLISHED, "given", train, way=way)
     yield Plan("weights beyond the range of fp16", WIDE_WEIGHTS, "given", train)
+    yield Plan("single weights of the other sign", TURNED_SINGLES, "given", train)
+    yield Plan("larger single weights", LARGER_SINGLES, "given", train)
 
 
 def resized_plans(train: tuple[bool, ...], number: int) -> Iterator[Plan]:

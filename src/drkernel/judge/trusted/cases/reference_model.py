@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
+from drkernel.judge.trusted.cases import other_signs
 from drkernel.judge.trusted.cases.rounds_that_show import that_remember
 from drkernel.judge.trusted.cases.weight_perturbation import (
     FOLLOWS,
@@ -44,8 +47,8 @@ class ReferenceModel:
     """With OVERWRITE: parameters and buffers as construction gives them."""
     perturbed_weights: dict[str, Tensor] = field(default_factory=dict)
     """With OVERWRITE: the model's own tensors whose values have replaced them."""
-    larger_at_construction: bool = False
-    """With CONSTRUCTION: whether layers start with larger matrices, see weight_perturbation.that_keep_values."""
+    construction: dict[str, Any] = field(default_factory=dict)
+    """With CONSTRUCTION: options of `perturbed_construction`."""
     copies: dict[str, nn.Module] = field(default_factory=dict)
     """Copies of the model for other precision: `exact` and `noisy`."""
     has_counts: bool = False
@@ -57,20 +60,30 @@ class ReferenceModel:
 
 
 def build(
-    reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE, wide: bool = False
+    reference: Reference,
+    seed: int,
+    perturbation: Perturbation = Perturbation.NONE,
+    wide: bool = False,
+    single: float = 1.0,
 ) -> ReferenceModel:
-    """Builds the reference's model under a seed; `wide`: where weights are overwritten, with `beyond_half`."""
+    """Builds the reference's model under a seed.
+
+    Args:
+        wide: where weights are overwritten, with `beyond_half`.
+        single: what parameters of one number are multiplied by, where weights are perturbed.
+    """
     outputs = lambda model, draw: reference.forward(model, reference.inputs(seed + draw))
-    larger, model = False, _constructed(reference, seed, perturbation)
-    if perturbation is Perturbation.CONSTRUCTION and (own := share_that_follows(model, outputs)) < FOLLOWS:
-        other = _constructed(reference, seed, perturbation, larger=True)
-        if larger := share_that_follows(other, outputs) > own:
-            model = other
-    built = ReferenceModel(reference, model, seed, perturbation, larger_at_construction=larger)
+    if perturbation is Perturbation.CONSTRUCTION:
+        return _built_otherwise(reference, seed, outputs, single)
+    built = ReferenceModel(reference, model := reference.model(seed), seed, perturbation)
     if perturbation is Perturbation.OVERWRITE:
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
+        if single != 1.0:
+            assign(model, other_signs.of_singles(model, single))
+        elif other_signs.fit(reference, seed, turned := other_signs.of_vectors(model, seed), outputs, model):
+            assign(model, turned)
         of_norms = of_a_batch(model, lambda: outputs(model, 0))
         given = model, outputs, reference.task.precision
         assign(model, of_norms or ({} if wide else that_keep_values(model, outputs) or that_remember(*given)))
@@ -78,6 +91,24 @@ def build(
     return built
 
 
-def _constructed(reference: Reference, seed: int, perturbation: Perturbation, larger: bool = False) -> nn.Module:
-    with perturbed_construction(perturbation is Perturbation.CONSTRUCTION, larger):
+def _built_otherwise(
+    reference: Reference, seed: int, outputs: Callable[[nn.Module, int], object], single: float
+) -> ReferenceModel:
+    """The model with CONSTRUCTION; arguments as those of `build`."""
+    options: dict[str, Any] = {"single": single}
+    model = _constructed(reference, seed, options)
+    if (own := share_that_follows(model, outputs)) < FOLLOWS:
+        other = _constructed(reference, seed, options | {"larger": True})
+        if share_that_follows(other, outputs) > own:
+            model, options["larger"] = other, True
+    if single == 1.0:
+        other = _constructed(reference, seed, options | {"turned": True})
+        turned = other_signs.that_differ(model, other)
+        if other_signs.fit(reference, ("construction", seed), turned, outputs, model):
+            model, options["turned"] = other, True
+    return ReferenceModel(reference, model, seed, Perturbation.CONSTRUCTION, construction=options)
+
+
+def _constructed(reference: Reference, seed: int, options: dict[str, Any]) -> nn.Module:
+    with perturbed_construction(**options):
         return reference.model(seed)

@@ -160,11 +160,8 @@ class RunnerClient:
         """Constructs a model as the reference's was; returns its parameters and buffers by name."""
         self._idle()
         tree, slots = self._put(list(reference_model.reference.init_args()))
-        how = {
-            "varied": reference_model.perturbed_at_construction,
-            "larger": reference_model.larger_at_construction,
-        }
-        build = {"model": model, "args": tree, "slots": slots, "seed": reference_model.seed, **how}
+        how = {"active": reference_model.perturbed_at_construction, **reference_model.construction}
+        build = {"model": model, "args": tree, "slots": slots, "seed": reference_model.seed, "how": how}
         pairs = self._request(replies.Weights, do="build", **build).weights
         with reading("weights"):
             self._expect_room([slot for _, slot in pairs])

@@ -145,7 +145,7 @@ class CudaRunner(runner.Runner):
         call = {**given, "do": "call", "budget": 0.0, "go": 0}
         requests: list[dict[str, Any]] = [
             {"do": "load", "source": warm_up.CUDA_RUNNER, "name": "ModelNew"},
-            {**build, "varied": False},
+            {**build, "how": {"active": False}},
         ]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
         for request in [*requests, block, {"do": "wait"}, {"do": "claims"}, alone, {"do": "report"}]:
