@@ -166,6 +166,8 @@ def _tidied(name: str, tensors: list[Any], rest: dict[str, Any]) -> Call:
         tensors, rest, name = tensors[:1], {name[6:]: [*tensors[1:], *rest.values()][0]}, "clamp"
     if name == "clamp":
         rest = dict(zip(rest, _alike([*tensors, *rest.values()])[1:], strict=True))
+    if name in ("var", "std") and rest.get("correction") == 1:
+        del rest["correction"]  # the usual one
     if name == "linalg_vector_norm":
         name, rest = "norm", {{"ord": "p"}.get(word, word): value for word, value in rest.items()}
         if isinstance(rest.get("dim"), tuple) and len(rest["dim"]) > 2:

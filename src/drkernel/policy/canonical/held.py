@@ -50,12 +50,20 @@ def tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def numbers_of(model: nn.Module) -> Iterator[tuple[str, int | float]]:
-    """Numbers that modules of the task's own classes hold, by path; not flags and places."""
+    """Numbers that modules of the task's own classes hold, by path; not flags and places, and not what a class of
+    PyTorch's that they are made of holds: the channels of a convolution."""
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
+            usual = _usual(type(module))
             for name, value in vars(module).items():
-                if not name.startswith("_") and type(value) in (int, float):
+                if not name.startswith("_") and name not in usual and type(value) in (int, float):
                     yield f"{path}.{name}".lstrip("."), value
+
+
+def _usual(kind: type) -> Set[str]:
+    """The attributes that the classes of PyTorch's among those that a class is made of have."""
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("torch.nn.modules")]
+    return {name for base in bases for name in getattr(base, "__constants__", ())}
 
 
 def elements_of(model: nn.Module) -> Iterator[tuple[str, int]]:
@@ -63,7 +71,10 @@ def elements_of(model: nn.Module) -> Iterator[tuple[str, int]]:
     layers, of which people make states (`self.lstm.hidden_size`)."""
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
+            usual = _usual(type(module))
             for name, value in vars(module).items():
+                if name in usual:
+                    continue
                 if isinstance(value, tuple | list) and value and all(type(part) is int for part in value):
                     yield from ((f"{path}.{name}.{place}".lstrip("."), part) for place, part in enumerate(value))
         elif isinstance(module, nn.RNNBase):

@@ -24,18 +24,20 @@ import copy
 import functools
 import re
 import symtable
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.reads import widened
-from drkernel.policy.canonical.stands import VALUE, stands, tensors
+from drkernel.policy.canonical.stands import VALUE, block_of, stands, tensors
 from drkernel.policy.canonical.told import Told, names_in
+from drkernel.policy.canonical.windows import windows_of, with_windows
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 _NUMBERS = ("num_groups", "shape")
 """What else a call may be given of a module."""
+_ByName = Mapping[str, ast.FunctionDef]
 _COMPUTES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp)
 
 
@@ -50,8 +52,8 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     if not told.lines or not start or re.search(r"^def ", methods, re.MULTILINE):
         return completion
     bound = _bound(ast.parse(before))
-    kept = _Functions.of(kernels, bound)
     body = _statements(methods)
+    kept = _Functions.of(kernels, bound, lambda functions: _mended(functions, body, told))
     own = set(re.findall(r"^def (\w+)", kernels, re.MULTILINE))
     known = {*bound, *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}
     statements = _Statements(own, kept, told, known)
@@ -65,6 +67,18 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     head = text.partition("\n")[0].partition("  #")[0]
     lines = [f"    {line}" for one in [*right, result] for line in ast.unparse(one).splitlines()]
     return "\n".join([*kept.texts, head, *lines, ""])
+
+
+def _mended(functions: _ByName, body: Sequence[ast.stmt], told: Told) -> bool:
+    """Gives windows the numbers that they have in the lines for which the calls of `forward` stand."""
+    changed = False
+    for statement in body:
+        match statement:
+            case ast.Assign([ast.Name(made)], ast.Call(ast.Name(name)) as call) if name in functions:
+                lines = [line for line in block_of(made, call, told) if windows_of(line, told)]
+                if len(lines) == 1:
+                    changed |= with_windows(functions[name], functions, lines[0], told)
+    return changed
 
 
 def _inputs(text: str) -> list[str]:
@@ -117,8 +131,11 @@ class _Functions:
     names: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, kernels: str, bound: Collection[str]) -> _Functions:
+    def of(cls, kernels: str, bound: Collection[str], mend: Callable[[_ByName], bool]) -> _Functions:
+        """mend: mends functions, and says whether that changed anything."""
         parts = [(part, tree) for part in _parts(kernels) if (tree := _compiled(part)) is not None]
+        if mend({node.name: node for _, tree in parts for node in tree.body if isinstance(node, ast.FunctionDef)}):
+            parts = [(ast.unparse(ast.fix_missing_locations(tree)), tree) for _, tree in parts]
         while True:
             found = cls([part for part, _ in parts])
             for _, tree in parts:

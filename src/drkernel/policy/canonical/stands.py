@@ -38,8 +38,7 @@ def stands(made: str, call: ast.Call, functions: Mapping[str, ast.FunctionDef], 
     Args:
         functions: those of the completion, the one that is called and its kernels, by name.
     """
-    name = ast.unparse(call.func)
-    given = {text for text in map(ast.unparse, call.args) if _TENSOR.fullmatch(text) or VALUE.fullmatch(text)}
+    name, given = ast.unparse(call.func), _given_to(call)
     if made in told.makers:
         lines = list(_block(made, given, told))
         if not _fits(lines, given, told) or not has_numbers(lines, name, functions):
@@ -48,6 +47,16 @@ def stands(made: str, call: ast.Call, functions: Mapping[str, ast.FunctionDef], 
             return False
     function = functions[name]
     return _has_dimensions(function, call.args, told) and _has_shape(made, function, call.args, told)
+
+
+def block_of(made: str, call: ast.Call, told: Told) -> list[Line]:
+    """The lines that a call stands for."""
+    return list(_block(made, _given_to(call), told))
+
+
+def _given_to(call: ast.Call) -> set[str]:
+    texts = map(ast.unparse, call.args)
+    return {text for text in texts if _TENSOR.fullmatch(text) or VALUE.fullmatch(text)}
 
 
 def _block(made: str, given: set[str], told: Told) -> Iterator[Line]:

@@ -40,6 +40,7 @@ from drkernel.policy.canonical.nested import tensors_in, written_result
 from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized, with_attributes
 from drkernel.policy.canonical.sizes import general, own, without_window
+from drkernel.policy.canonical.unfolded import unfolded
 from drkernel.policy.canonical.values import dtype_of, made_of, pattern_of, replaced, told_as
 from drkernel.tasks.own_sizes import with_own_sizes
 
@@ -273,6 +274,11 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._quiet:
             return func(*args, **kwargs)
+        if parts := unfolded(func, args, kwargs):
+            with self:
+                whole = parts()
+            if whole is not NotImplemented:
+                return whole
         given = replaced((args, kwargs), self._ref)
         result = func(*args, **kwargs)
         if isinstance(result, Iterator):
