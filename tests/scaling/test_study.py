@@ -197,21 +197,6 @@ def test_a_judge_that_fails_over_a_task_is_no_reason_to_pass_it_over(tmp_path):
     with pytest.raises(NotPrepared, match="1 such in all; the same command asks again"):
         play(tmp_path, STRATEGIES[2], judge=Failing(), log=told.append)
     assert told == []
-    assert {record.task for record in play(tmp_path, STRATEGIES[2]).values()} == {task.id for task in TASKS}
-
-
-def test_where_the_judge_fails_over_a_task_the_others_are_judged_all_the_same(tmp_path):
-    class Failing(Judge):
-        def check_task(self, task):
-            if task.id != "set/1":
-                time.sleep(0.2)
-                return ""
-            raise NotPrepared("judge: a task could not be prepared")
-
-    with pytest.raises(NotPrepared):
-        play(tmp_path, STRATEGIES[2], judge=Failing())
-    kept = {record.task for record in records.read(tmp_path / records.RESULTS)}
-    assert kept == {"set/0", "set/2", "set/3", "set/4"}
 
 
 def test_a_share_without_a_usable_task_ends_like_any_other(tmp_path):
