@@ -93,6 +93,11 @@ class Row:
     """Of a Triton kernel, reductions and scans of all programs: what follows waits for the threads of its program."""
     warps: int = 0
     """Of a Triton kernel's program, the fewest of its launches; 0 where that is not known."""
+    issued: float = 0.0
+    """Of a Triton kernel, instructions that its programs issue, each for a whole block, however many lanes it has."""
+    blocks: float = 0.0
+    """Of a Triton kernel's programs, loads and stores: each as many as would be if all had as many lanes as the largest
+    ones, so that one of a single number, or of a block that is masked but for one, counts little."""
     contention: int = 0
     """Atomic operations of one launch at the address that has most."""
 
@@ -130,6 +135,10 @@ class Row:
     """As `exchanges` there, likewise."""
     full_lanes: float = 0.0
     """As `lanes` there, likewise."""
+    full_issued: float = 0.0
+    """As `issued` there, likewise."""
+    full_blocks: float = 0.0
+    """As `blocks` there, likewise."""
     full_moved: float = 0.0
     """As `moved`; not sent."""
     is_smaller: bool = False
@@ -258,6 +267,8 @@ _FIELD_TYPES: dict[str, Any] = {
     "lanes": _Amount,
     "exchanges": _Amount,
     "warps": _Count,
+    "issued": _Amount,
+    "blocks": _Amount,
     "contention": _Count,
     "moved": _Amount,
     "stored": _Amount,

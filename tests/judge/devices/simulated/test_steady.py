@@ -126,6 +126,18 @@ def test_programs_that_all_do_the_same_steps_tell_of_all_though_some_move_less_t
         assert microseconds(**few | fields) >= 0.99 * as_the_data_grow
 
 
+def test_instructions_that_programs_without_data_do_not_have_are_taken_to_be_there():
+    """Host code may ask for none of them at the published size."""
+    chain = {"arithmetic": 64 * 4e6, "issued": 64 * 6e3, "blocks": 64 * 6.0}
+    told = {"full_arithmetic": 4096 * 4e4, "full_issued": 4096 * 60.0, "full_blocks": 4096 * 6.0}
+    as_the_data_grow = microseconds(**chain)
+    assert as_the_data_grow > 1000
+    assert microseconds(**chain | told) == as_the_data_grow
+    assert microseconds(**chain | told | {"blocks": 64 * 600.0}) < 50
+    of_many_blocks = {"full_issued": 4096 * 6e5, "full_blocks": 4096 * 600.0}
+    assert microseconds(**chain | told | of_many_blocks) < 50
+
+
 def test_of_such_programs_masked_lanes_count_as_they_are_executed_by_each():
     full = dataclasses.replace(TOLD, programs=4096, arithmetic=100.0, dense_arithmetic=8e6)
     told = lambda *alike: joined(OpTrace([TOLD]), OpTrace([full]), False, steps={"k"}, alike=alike).rows[0]

@@ -236,3 +236,27 @@ def test_a_histogram_goes_through_its_numbers_for_each_32_bins():
             in_bins[(1,)](x, torch.empty(bins, dtype=torch.int32), BINS=bins, BLOCK=1024)
         arithmetic.append(trace.rows[-1].arithmetic)
     assert arithmetic[1] > 8 * arithmetic[0] > 8 * 1024 * 5
+
+
+@triton.jit
+def chain(x, y, n, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    numbers = tl.load(x + i, mask=i < n, other=0.0)
+    for _ in range(ROUNDS):
+        numbers = numbers * 2.0
+    one = tl.load(x)
+    tl.store(y + i, numbers + one, mask=i < n)
+
+
+def test_instructions_for_each_block_are_as_many_whatever_its_size_and_its_masks():
+    def counts(rounds, grid, block):
+        x = torch.rand(1000)
+        with record() as trace:
+            chain[(grid,)](x, torch.empty_like(x), len(x), ROUNDS=rounds, BLOCK=block)
+        return trace.rows[-1].issued, trace.rows[-1].blocks
+
+    issued, blocks = counts(4, 1, 1024)
+    assert blocks == pytest.approx(2, rel=0.01)
+    assert counts(4, 1, 4096) == (issued, blocks)
+    assert counts(4, 16, 64) == pytest.approx((16 * issued, 16 * blocks), rel=0.1)
+    assert counts(12, 1, 1024) == (issued + 8, blocks)

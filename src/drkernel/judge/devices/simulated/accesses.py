@@ -10,6 +10,10 @@ _LEAST_NEEDED = 0.5
 """Of products that grow as the reference's, those that a kernel does at least: a small run has too few blocks to show
 that it skips those behind a causal mask."""
 
+_LEAST_ISSUED = 0.5
+"""Of the small run's instructions for each block that it loads or stores, those that a kernel has at full size at
+least. Honest kernels for which it matters have 1.0 to 6.3 times as many. Of others, whose loops are longer at full size
+than what follows them, some have 0.2 to 0.6."""
 
 _LOADED_ONCE = 1.5
 """Times the data, what programs load of them if each loads its own: parts begin and end within a sector."""
@@ -49,6 +53,13 @@ def is_told(row: Row, moved: float) -> bool:
     launched = row.full_grid * max(row.calls, row.full_calls)
     no_less = row.full_accesses * row.programs >= row.accesses * launched > 0
     return row.steady and no_less and (row.even or row.full_moved >= SHARED * moved)
+
+
+def instructs_alike(row: Row) -> bool:
+    """Whether programs without data issue about as many instructions for what they load and store as those of the small
+    run do, or more. Masks, sizes of blocks and idle programs leave that as it is; other constants of the host do not.
+    """
+    return row.full_issued * row.blocks >= _LEAST_ISSUED * row.issued * row.full_blocks
 
 
 def filled_share(row: Row) -> float:

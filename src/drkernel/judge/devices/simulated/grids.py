@@ -171,12 +171,15 @@ def _kernels_by_site(trace: OpTrace) -> defaultdict[str, list[Row]]:
     return found
 
 
+_COUNTS = (
+    "arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "exchanges", "issued", "blocks",
+)  # fmt: skip
+"""Fields of a row that say what its programs do."""
+
+
 def _largest(rows: list[Row]) -> Row:
     """A row of one call, each of whose numbers is the largest of the rows."""
-    most = {
-        name: max(getattr(row, name) for row in rows)
-        for name in ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "exchanges")
-    }
+    most = {name: max(getattr(row, name) for row in rows) for name in _COUNTS}
     programs = max(row.programs // max(1, row.calls) for row in rows)
     tensors = [tensor for row in rows for tensor in row.tensors]
     return dataclasses.replace(rows[0], calls=1, programs=programs, grids=[], moved=0.0, tensors=tensors, **most)
@@ -189,7 +192,7 @@ def with_work_of(row: Row, full: Row | None, is_even: bool = False) -> Row:
         return row
     told = {
         f"full_{name}": getattr(full, name)
-        for name in ("arithmetic", "flops", "accesses", "lanes", "exchanges", "moved")
+        for name in ("arithmetic", "flops", "accesses", "lanes", "exchanges", "issued", "blocks", "moved")
     }
     if is_even:
         told["full_arithmetic"] = max(full.arithmetic, full.dense_arithmetic)

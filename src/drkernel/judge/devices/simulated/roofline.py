@@ -23,6 +23,7 @@ from drkernel.judge.devices.simulated.accesses import (
     filled_share,
     growth_of_products,
     growth_of_shared,
+    instructs_alike,
     is_told,
 )
 from drkernel.judge.devices.simulated.eager import SHORT_LOOP, eager_us
@@ -184,7 +185,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     )
     block, padding = _block(row, fewest, scale)
     grown, told = row.arithmetic * (by_hand or growth * padding), not products and is_told(row, unique)
-    work = _arithmetic(row, grown, told) / gpu.vector_ops / filled
+    work = _arithmetic(row, grown, told and instructs_alike(row)) / gpu.vector_ops / filled
     if products and row.flops:
         stored = largest((tensor for tensor in row.tensors if tensor.stored), scale)
         filling = 2 * SHORT_LOOP * stored * calls_of(row, scale)

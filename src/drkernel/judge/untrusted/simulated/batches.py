@@ -17,7 +17,7 @@ class Batch:
 
     def __init__(self, programs: int):
         self.accesses = self.exchanges = 0
-        self.arithmetic = self.flops = self.padded_flops = self.dense_flops = 0.0
+        self.arithmetic = self.issued = self.flops = self.padded_flops = self.dense_flops = 0.0
         """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
         ones of all products with all their lanes."""
         self.atomics: list[np.ndarray] = []
@@ -26,6 +26,7 @@ class Batch:
         self._touches = np.zeros(programs)
         """Loads and stores, by program."""
         self._unmasked = np.zeros(programs)
+        self._squares = np.zeros(programs)
         self._filled = np.zeros(programs)
         """Sum over a program's unmasked lanes of the proportion of unmasked ones in their load or store."""
 
@@ -36,6 +37,7 @@ class Batch:
         self._unmasked += unmasked
         self._touches += unmasked > 0
         self.stores += stored * (unmasked > 0)
+        self._squares += unmasked.astype(float) ** 2
         self._filled += unmasked * (unmasked / lanes.shape[1])
 
     def idle(self) -> int:
@@ -46,6 +48,10 @@ class Batch:
         """Of each program's lanes [P], the mean over unmasked ones, so that loads that are almost all masked have no
         weight; 0 where a program accesses nothing, and so does nothing."""
         return self._filled / np.maximum(self._unmasked, 1)
+
+    def blocks(self) -> float:
+        """See Row.blocks."""
+        return float(np.sum(self._unmasked**2 / np.maximum(self._squares, 1)))
 
     @property
     def lanes(self) -> float:

@@ -129,7 +129,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def count(self, data: np.ndarray, cost: float) -> None:
         """Counts an operation with this result, of so many instructions per element."""
-        self.meter.step(data.size, cost * self._repeat(data))
+        self.meter.step(data.size, cost * self._repeat(data), cost * (data.ndim > 1))
 
     def _repeat(self, data: np.ndarray) -> int:
         return len(self.programs) if len(data) == 1 else 1

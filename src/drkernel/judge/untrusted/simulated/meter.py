@@ -219,8 +219,9 @@ class Meter:
         self._batch = Batch(len(places))
         self._batches.append(self._batch)
 
-    def step(self, size: int, repeat: float) -> None:
-        """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
+    def step(self, size: int, repeat: float, issued: float = 0.0) -> None:
+        """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike;
+        each program issues so many, for whole blocks.
 
         Raises:
             WorkBudgetExceeded.
@@ -228,6 +229,7 @@ class Meter:
         self.work += size + WORK_PER_STEP
         if size > 1:
             self._batch.arithmetic += size * repeat
+            self._batch.issued += issued * len(self._runs)
         if self.work > self.budget:
             raise WorkBudgetExceeded(
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
@@ -327,6 +329,8 @@ class Meter:
             self.row.exchanges += batch.exchanges * float((share > 0).mean())
             self.row.arithmetic += batch.arithmetic * float(share.mean())
             self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())
+            self.row.issued += batch.issued * float((share > 0).mean())
+            self.row.blocks += batch.blocks()
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
             self.row.dense_flops += batch.dense_flops * float((share > 0).mean())
         if addresses := [part for batch in self._batches for part in batch.atomics]:

@@ -28,8 +28,8 @@ CERTAIN = (LaunchLimitExceeded, MemoryFault)
 """Errors that do not come from missing data."""
 
 COUNTED = (
-    "arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "exchanges", "moved", "stored",
-    "stored_lanes",
+    "arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "exchanges", "issued", "blocks",
+    "moved", "stored", "stored_lanes",
 )  # fmt: skip
 """The fields of a row that `work` gives."""
 _MOVED, _STORED = COUNTED.index("moved"), slice(-2, None)
