@@ -260,3 +260,51 @@ def test_instructions_for_each_block_are_as_many_whatever_its_size_and_its_masks
     assert counts(4, 1, 4096) == (issued, blocks)
     assert counts(4, 16, 64) == pytest.approx((16 * issued, 16 * blocks), rel=0.1)
     assert counts(12, 1, 1024) == (issued + 8, blocks)
+
+
+@triton.jit
+def exchanged(x, y, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    numbers = tl.load(x + i)
+    if HOW == "sort":
+        numbers = tl.sort(numbers)
+    elif HOW == "gather":
+        for _ in tl.static_range(BLOCK.bit_length() * (BLOCK.bit_length() - 1) // 2):
+            numbers = tl.gather(numbers, i ^ 1, 0)
+    elif HOW == "transpose":
+        for _ in tl.static_range(BLOCK.bit_length() * (BLOCK.bit_length() - 1) // 2):
+            numbers = tl.reshape(tl.trans(tl.reshape(numbers, (2, BLOCK // 2))), (BLOCK,))
+    tl.store(y + i, numbers)
+
+
+@pytest.mark.parametrize("how", ["gather", "transpose"])
+def test_numbers_of_other_threads_cost_what_they_cost_in_a_sort(how):
+    def counts(how):
+        x = torch.rand(256)
+        with record() as trace:
+            exchanged[(1,)](x, torch.empty_like(x), how, BLOCK=256)
+        return trace.rows[-1]
+
+    sort, own = counts("sort"), counts(how)
+    assert own.arithmetic > 0.8 * sort.arithmetic and own.exchanges >= sort.exchanges
+    assert counts("neither").arithmetic < 0.01 * sort.arithmetic
+
+
+@triton.jit
+def hashed(x, y, n, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
+    i = (tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)) * 2 // 2
+    numbers = tl.load(x + i * 1, mask=i < n)
+    for _ in range(ROUNDS):
+        numbers = numbers * 1103515245
+    tl.store(y + i * 1, numbers, mask=i < n)
+
+
+def test_products_of_64_bits_cost_what_they_take_unless_they_may_be_addresses():
+    def arithmetic(rounds, dtype):
+        x = torch.zeros(1024, dtype=dtype)
+        with record() as trace:
+            hashed[(1,)](x, torch.empty_like(x), len(x), ROUNDS=rounds, BLOCK=1024)
+        return trace.rows[-1].arithmetic
+
+    assert arithmetic(0, torch.int64) == arithmetic(0, torch.int32)
+    assert arithmetic(100, torch.int64) > 700 * 1024 > 2 * arithmetic(100, torch.int32)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drkernel.judge.boundary.op_trace import Grid
+from drkernel.judge.untrusted.simulated.costs import ADDRESSES
 
 _UNEVEN = 4
 """A program that does so many times as much as it would if all did their part keeps others waiting."""
@@ -20,6 +21,10 @@ class Batch:
         self.arithmetic = self.issued = self.flops = self.padded_flops = self.dense_flops = 0.0
         """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
         ones of all products with all their lanes."""
+        self.elements = 0
+        """Lanes of loads and stores, masked ones, too."""
+        self.long = np.zeros(2)
+        """Lanes of operations on 64-bit integers, and what instructions they take more that compute no address."""
         self.atomics: list[np.ndarray] = []
         """Addresses of atomic operations."""
         self.stores = np.zeros(programs)
@@ -39,6 +44,11 @@ class Batch:
         self.stores += stored * (unmasked > 0)
         self._squares += unmasked.astype(float) ** 2
         self._filled += unmasked * (unmasked / lanes.shape[1])
+
+    def instructions(self) -> float:
+        """Arithmetic, with what operations on 64-bit integers take more: those that cannot all compute addresses."""
+        lanes, more = self.long
+        return self.arithmetic + more * max(0.0, 1.0 - ADDRESSES * self.elements / max(lanes, 1.0))
 
     def idle(self) -> int:
         """Programs that access nothing."""
@@ -60,7 +70,7 @@ class Batch:
 
     def work(self) -> np.ndarray:
         """What each program does [WORK, P]; nothing where it accesses nothing."""
-        operations = np.full(len(self._touches), (self.arithmetic + self.dense_flops) / len(self._touches))
+        operations = np.full(len(self._touches), (self.instructions() + self.dense_flops) / len(self._touches))
         return np.stack([self._touches, self._unmasked, operations]) * (self._unmasked > 0)
 
 

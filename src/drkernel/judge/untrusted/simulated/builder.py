@@ -15,6 +15,7 @@ import triton.language as tl
 from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated import numerics
+from drkernel.judge.untrusted.simulated.costs import COSTS, EXCHANGE, INTEGER, is_narrow, long_cost, simple_cost
 from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter, store
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
 from drkernel.judge.untrusted.simulated.products import dot_math, is_tf32, loaded, product_fill, product_of, turned
@@ -59,17 +60,6 @@ class BlockValue:
 
 _NUMPY: dict[Any, np.dtype] = {}
 _plain_np_dtype = upstream._get_np_dtype
-COSTS: dict[Any, int] = {
-    np.divide: 6, np.fmod: 16, np.exp: 4, np.exp2: 3, np.log: 20, np.log2: 20, np.sqrt: 8, np.sin: 40, np.cos: 40,
-    numerics.erf: 28,
-}  # fmt: skip
-"""Instructions per element of operations that take a GPU more than one. Integer division counts as np.fmod.
-
-exp is a hardware approximation. log, sin, cos and erf are polynomials with range reduction in libdevice.
-"""
-
-INTEGER = 0.25
-"""Instructions of other integer operations: a GPU computes most addresses and masks once for four elements."""
 
 
 def np_dtype(dtype: Any) -> np.dtype:
@@ -123,13 +113,20 @@ class BatchBuilder(upstream.InterpreterBuilder):
     order: np.random.Generator
     """Draws the order of atomic operations; the same in each launch, so that verdicts repeat."""
 
-    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> BlockValue:
+    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1, op: Callable | None = None) -> BlockValue:
         self.count(data, cost)
+        if more := long_cost(op, data):
+            self.meter.long(data.size * self._repeat(data), more)
         return BlockValue(data, dtype)
 
     def count(self, data: np.ndarray, cost: float) -> None:
         """Counts an operation with this result, of so many instructions per element."""
         self.meter.step(data.size, cost * self._repeat(data), cost * (data.ndim > 1))
+
+    def exchange(self, data: np.ndarray, cost: float = EXCHANGE) -> None:
+        """Counts an operation whose numbers come from other threads."""
+        self.meter.exchange()
+        self.count(data, cost)
 
     def _repeat(self, data: np.ndarray) -> int:
         return len(self.programs) if len(data) == 1 else 1
@@ -244,7 +241,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
         data = encoded(decoded(src.data, src.dtype.scalar), target)
-        result = self._done(data, target, _simple_cost(data, target))
+        result = self._done(data, target, simple_cost(decoded(data[:0], target)))
         result.attr = {key: src.attr[key] for key in ("filled", "along") if key in src.attr}
         return result
 
@@ -278,11 +275,14 @@ class BatchBuilder(upstream.InterpreterBuilder):
             self.meter.guess()
         elif result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
-        return self._done(result, dtype, COSTS.get(op, _simple_cost(operands[0].data, dtype)))
+        return self._done(result, dtype, COSTS.get(op, simple_cost(decoded(operands[0].data[:0], dtype))), op)
 
     def create_idiv(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         data = (lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data
-        return self._done(data, lhs.dtype.scalar, COSTS[np.fmod])
+        return self._done(data, lhs.dtype.scalar, COSTS[np.fmod], np.fmod)
+
+    def create_umulhi(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
+        return self._done(super().create_umulhi(lhs, rhs).data, lhs.dtype.scalar, INTEGER, np.multiply)
 
     def create_fma(self, x: BlockValue, y: BlockValue, z: BlockValue) -> BlockValue:
         return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x, y, z)
@@ -355,6 +355,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def create_trans(self, arg: BlockValue, perm: Any) -> BlockValue:
         attr = turned(arg.attr) if len(perm) == 2 else {}
+        if is_narrow(arg.data.shape[1:]):
+            self.exchange(arg.data)
         return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), attr)
 
     def create_cat(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
@@ -366,7 +368,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_gather(self, src: BlockValue, indices: BlockValue, axis: int) -> BlockValue:
         data, index = with_common_programs(src.data, indices.data)
         found = np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis)
-        return self._done(found, src.dtype.scalar)
+        self.exchange(found)
+        return BlockValue(found, src.dtype.scalar)
 
     def create_histogram(self, data: BlockValue, bins: int, mask: BlockValue | None) -> BlockValue:
         where = np.ones_like(data.data, bool) if mask is None else mask.data
@@ -392,8 +395,3 @@ class BatchBuilder(upstream.InterpreterBuilder):
 def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockValue:
     """The values of a block in another form, which costs nothing."""
     return BlockValue(data, arg.dtype.scalar, attr)
-
-
-def _simple_cost(data: np.ndarray, dtype: Any) -> float:
-    """Cost of an addition, comparison, ... of such numbers. What they are is seen: a dtype may be made to lie."""
-    return 1 if decoded(data[:0], dtype).dtype.kind == "f" else INTEGER

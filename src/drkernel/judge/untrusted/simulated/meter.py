@@ -235,8 +235,12 @@ class Meter:
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
+    def long(self, lanes: int, cost: float) -> None:
+        """Counts an operation on so many 64-bit integers, of `cost` instructions each where these are no addresses."""
+        self._batch.long += np.array([lanes, lanes * cost])
+
     def exchange(self) -> None:
-        """Counts a reduction or scan."""
+        """Counts an operation that waits for other threads: a reduction, a scan."""
         self._batch.exchanges += len(self._runs)
 
     def product(self, flops: float, filled: np.ndarray | None, math: Math, tile: int, k_major: bool) -> None:
@@ -268,6 +272,7 @@ class Meter:
         """
         self.step(pointers.size, 0)
         self._batch.accesses += len(pointers) * repeat
+        self._batch.elements += pointers.size * repeat
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
@@ -327,8 +332,8 @@ class Meter:
             self.row.lanes += batch.lanes
             self.row.accesses += round(batch.accesses * float((share > 0).mean()))
             self.row.exchanges += batch.exchanges * float((share > 0).mean())
-            self.row.arithmetic += batch.arithmetic * float(share.mean())
-            self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())
+            self.row.arithmetic += batch.instructions() * float(share.mean())
+            self.row.dense_arithmetic += batch.instructions() * float((share > 0).mean())
             self.row.issued += batch.issued * float((share > 0).mean())
             self.row.blocks += batch.blocks()
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())

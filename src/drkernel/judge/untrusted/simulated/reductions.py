@@ -13,10 +13,7 @@ import triton.language as tl
 from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue, decoded, encoded, with_common_programs
-
-REDUCE_COST, SCAN_COST, PAIR_COST = 2, 24, 50
-"""Instructions per element, exchange between threads included. The last along an axis of two, as in each step of
-tl.sort, for which an H200 took 367 us (8,192 rows of 1,024 numbers)."""
+from drkernel.judge.untrusted.simulated.costs import EXCHANGE, REDUCE, SCAN
 
 _REDUCTIONS = {
     "_sum_combine": np.sum,
@@ -62,14 +59,13 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         return _as_dot(machine, inputs[0])
     if len(inputs) > 1:
         machine.builder.meter.guess()  # it may tell where the largest one is
-    machine.builder.meter.exchange()
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
     elif -rank <= axis < rank:
         place = axis + 1 if axis >= 0 else axis + rank + 1
     else:
         raise ValueError(f"axis {axis} out of bounds for shape {inputs[0].type.shape}")
-    machine.builder.count(arrays[0], PAIR_COST if arrays[0].shape[place] == 2 else REDUCE_COST)
+    machine.builder.exchange(arrays[0], EXCHANGE if arrays[0].shape[place] == 2 else REDUCE)
     results = _reduced(arrays, dtypes, place, combine_fn)
     if keep_dims:
         results = [r.reshape(len(r), *(1,) * rank) if axis is None else np.expand_dims(r, place) for r in results]
@@ -114,8 +110,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     place = axis + 1 if axis >= 0 else axis + arrays[0].ndim
     if len(inputs) > 1:
         machine.builder.meter.guess()
-    machine.builder.count(arrays[0], SCAN_COST)
-    machine.builder.meter.exchange()
+    machine.builder.exchange(arrays[0], SCAN)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
     function = _known(_SCANS, combine_fn) if len(arrays) == 1 else None

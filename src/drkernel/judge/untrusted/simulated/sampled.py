@@ -70,6 +70,7 @@ class _BlindMeter(Meter):
     def access(self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int) -> Any:
         self.step(pointers.size, 0)
         self._batch.accesses += len(pointers) * repeat
+        self._batch.elements += pointers.size * repeat
         complete = bool(mask.all())
         count = pointers.size if complete else int(np.count_nonzero(mask))
         self.row.stored_lanes += pointers.size * width * stored

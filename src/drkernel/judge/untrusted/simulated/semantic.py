@@ -8,7 +8,8 @@ from typing import Any
 from triton.language.core import tensor
 from triton.language.semantic import TritonSemantic
 
-from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
+from drkernel.judge.untrusted.simulated.builder import BatchBuilder
+from drkernel.judge.untrusted.simulated.costs import INTEGER
 from drkernel.judge.untrusted.simulated.loops import plain
 
 
