@@ -97,7 +97,8 @@ class SimulatedDevice:
         with spent("long shapes"):
             seed = seeds("long")
             names = prepare.names_that_size_inputs(task, reference, seed)
-            prepared.long = long_shapes.references(task, reference, published, names, seed)
+            long = long_shapes.references(task, reference, published, names, seed)
+            prepared.long = [*long, *long_shapes.beside(task, reference, long, names, seed)]
         if self._timed_shapes > 1:
             at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
             others = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
