@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
@@ -121,7 +122,8 @@ class SimulatedDevice:
         speedup = reference_us / submission_us if submission_us else 0.0
         limits = LIMITS[self._gpu.sheet]
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
-        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
+        evidence: dict[str, Any] = {"roofline": share} | ({"full_size": trace.unknown} if trace.unknown else {})
+        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence=evidence)
 
     def _expect_right_at_full_size(
         self, cost: ReferenceCost, submission: Submission, trace: OpTrace, dry: DryRuns
