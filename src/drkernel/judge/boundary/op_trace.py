@@ -205,6 +205,8 @@ class OpTrace:
     """What the host code calls on tensors of the sizes that count, where that is known; without data. Not sent."""
     read: str = ""
     """Of a run without data: what its host code reads of tensors, `numbers`, `answers` or nothing. Not sent."""
+    unknown: str = ""
+    """Why what the host code calls at the sizes that count is not known. Not sent."""
 
     @property
     def launches_triton(self) -> bool:

@@ -84,3 +84,11 @@ def test_so_is_an_error_after_a_mere_answer(judge, tasks):
 def test_honest_code_may_read_what_it_likes(judge, tasks, lines):
     verdict = judged(judge, tasks, *lines)
     assert verdict.ok, verdict
+
+
+def test_where_nothing_is_known_the_verdict_says_so(judge, tasks):
+    solved = "torch.linalg.lstsq(x, x)"
+    for lines in ((solved,), ("try:", f"    {solved}", "except Exception:", "    pass")):
+        verdict = judged(judge, tasks, *lines)
+        assert verdict.ok and verdict.evidence["full_size"], verdict
+    assert "full_size" not in judged(judge, tasks, "pass").evidence

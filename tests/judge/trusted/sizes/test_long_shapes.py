@@ -78,6 +78,27 @@ def test_a_size_of_which_the_cost_grows_as_a_power_is_as_long_as_is_cheap():
     assert 256 <= max(lengths) < 16384
 
 
+def between(source: str) -> list[dict[str, int]]:
+    task = shrink.fit(Task("t", source))
+    base, published = Reference(task, task.small), Reference(task)
+    names = names_that_size_inputs(task, base, 0)
+    found = long_shapes.references(task, base, published, names, 0)
+    others = long_shapes.beside(task, base, found, names, 0)
+    assert all(not cost_of(reference).exceeds(long_shapes.MOST) for reference in others)
+    return [reference.constants for reference in others]
+
+
+def test_sizes_of_inputs_are_three_quarters_of_the_long_ones_too_and_odd():
+    assert {max(sizes.values()) for sizes in between(SOFTMAX)} == {3 * 4096 // 4 + 1, 3 * 8192 // 4 + 1}
+    assert [max(sizes.values()) for sizes in between(PRODUCT)] == [3073, 3073]
+    assert not between(SMALL)
+
+
+def test_where_an_odd_size_does_not_run_it_has_whole_blocks():
+    source = SOFTMAX.replace("torch.softmax(x, 1)", "torch.softmax(x.view(x.shape[0], -1, 16), 1)")
+    assert 6144 in [sizes["cols"] for sizes in between(source)]
+
+
 def test_a_size_that_weights_alone_have_is_long_once():
     assert [sizes["codes"] for sizes in longest(CODES)].count(8192) == 1
 
@@ -132,11 +153,11 @@ def scale(x, out, n, BLOCK: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        assert x.shape[1] <= 2048, "rows of at most 2048"
+        assert x.shape[1] <= MOST, "rows of at most 2048"
         out = torch.zeros_like(x)
-        scale[(x.shape[0],)](x, out, x.shape[1], BLOCK=min(2048, triton.next_power_of_2(x.shape[1])))
+        scale[(x.shape[0],)](x, out, x.shape[1], BLOCK=min(MOST, triton.next_power_of_2(x.shape[1])))
         return out
-"""
+""".replace("MOST", "(8192 if len(x) == 4096 else 2048)")
 DOUBLE = Task("double", SMALL.replace("n = 64", "rows = 4096\nn = 8192").replace("rand(n, n)", "rand(rows, n)"))
 
 
@@ -171,3 +192,15 @@ def test_who_used_up_the_time_before_is_asked_and_who_does_not_answer_keeps_the_
     pair, generality = Pair(), Generality(strict=True, source="")
     generality.ask_long_shapes(pair, (False,), 3)
     assert pair.asked == 1 and generality.general and "in time" in generality.evidence["long_shapes"]
+
+
+BESIDE = KERNEL.replace("        assert", "        # assert").replace(
+    "min((8192 if len(x) == 4096 else 2048), triton.next_power_of_2(x.shape[1]))",
+    "8192 if x.shape[1] == 8192 else 512",
+)
+
+
+def test_who_is_right_at_the_published_size_alone_is_refused(judge):
+    verdict = judge.judge(DOUBLE, BESIDE)
+    assert verdict.reason == "wrong_on_other_shape" and "one size" in verdict.evidence["case"]
+    assert judge.judge(DOUBLE, BESIDE.replace("8192 if x.shape[1] == 8192 else 512", "8192")).general

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
@@ -97,7 +98,8 @@ class SimulatedDevice:
         with spent("long shapes"):
             seed = seeds("long")
             names = prepare.names_that_size_inputs(task, reference, seed)
-            prepared.long = long_shapes.references(task, reference, published, names, seed)
+            long = long_shapes.references(task, reference, published, names, seed)
+            prepared.long = [*long, *long_shapes.beside(task, reference, long, names, seed)]
         if self._timed_shapes > 1:
             at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
             others = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
@@ -120,7 +122,8 @@ class SimulatedDevice:
         speedup = reference_us / submission_us if submission_us else 0.0
         limits = LIMITS[self._gpu.sheet]
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
-        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
+        evidence: dict[str, Any] = {"roofline": share} | ({"full_size": trace.unknown} if trace.unknown else {})
+        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence=evidence)
 
     def _expect_right_at_full_size(
         self, cost: ReferenceCost, submission: Submission, trace: OpTrace, dry: DryRuns

@@ -26,6 +26,8 @@ _READING = (
     "unique_consecutive",
 )  # fmt: skip
 """Operators of which the host reads a number or an answer: a value, or how many elements data choose."""
+_MOST_TEXT = 300
+"""Characters of why a dry run tells nothing."""
 
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, dry: DryRuns) -> OpTrace:
@@ -40,7 +42,8 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, dry: DryRuns
         if isinstance(error, Failed) and not prepared.sizes and dry.is_of_the_sizes(error):
             raise of_published_sizes(error) from None
         read = error.read if isinstance(error, Unanswered) else ""
-        return dataclasses.replace(submission.trace, read=read)
+        why = f"{error.kind}: {error.message}" if isinstance(error, Failed) else type(error).__name__
+        return dataclasses.replace(submission.trace, read=read, unknown=why[:_MOST_TEXT])
     written, is_smaller = submission.written, submission.source != submission.written
     simple, fixed = loop_free.kernels(written), loop_free.kernels(written, several=True)
     alike = steady.kernels(written, evenly=True)

@@ -5,7 +5,8 @@ at the published size. So each size that inputs have is once as long as in the p
 where the reference's cost grows as that size, and not as its square, that is the published size. So is a size that
 weights alone have, as a table of codes or words, and a number of rounds: who leaves out some of many is right where
 they are few. So is a batch of two or three, as long as a reference may be at all: who answers three rows is right at
-the hidden shapes, too.
+the hidden shapes, too. Sizes of inputs are also three quarters of that once, and odd: a block that is made for the
+published size alone is right there alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _MORE_ROUNDS, _MOST_CALLS = 2, 1024
 each."""
 _SHAPES, _OF_WEIGHTS, _OF_ROUNDS = 3, 1, 1
 """Sizes of inputs, of weights alone, and numbers of rounds, that are tried at most: those that grow most."""
+_BESIDE = 2
+"""So many of the sizes of inputs are tried beside the long one, too."""
 _BATCH, _BATCHES = 4, 1
 """A batch that is small has at least so many rows once; and how many sizes are taken for one."""
 _FEW, _FEWEST = 8, 2
@@ -59,6 +62,32 @@ def references(task: Task, base: Reference, published: Reference, names: Sequenc
     chosen += rounds
     found = (next(_with_long(task, base, full[name], name, names, seed, name in rounds), None) for name in chosen)
     return [*(reference for reference in found if reference is not None), *longer]
+
+
+def beside(task: Task, base: Reference, found: Sequence[Reference], names: Sequence[str], seed: int) -> list[Reference]:
+    """Of references with one long size each, those that run with three quarters of it: an odd number, or else one of
+    whole blocks of 16.
+
+    Args:
+        found: what `references` gives.
+        names: the constants that size inputs.
+    """
+    small, others = base.constants, []
+    for reference in found:
+        sizes = reference.constants
+        for name in [name for name in names if sizes[name] >= _LONGER * small[name]]:
+            least = sizes[name] * 3 // 4
+            given = (reference.constants | {name: size} for size in (least | 1, least // 16 * 16))
+            others.append(next(filter(None, (_cheap(task, constants, seed) for constants in given)), None))
+    return [other for other in others if other][:_BESIDE]
+
+
+def _cheap(task: Task, constants: dict[str, int], seed: int) -> Reference | None:
+    """The reference with these constants, if it runs and costs little."""
+    cost = planned_cost(task, constants)
+    if cost is None or cost.exceeds(MOST) or cost.undefined:
+        return None
+    return reference if _runs(reference := Reference(task, constants), seed) else None
 
 
 def _with_batch(task: Task, base: Reference, size: int, name: str, seed: int) -> Reference | None:
@@ -120,9 +149,8 @@ def _with_long(
             if constants in tried:
                 continue
             tried.append(constants)
-            cost = planned_cost(task, constants)
-            if cost is None or cost.exceeds(MOST) or cost.undefined or (rounds and _has_many_calls(task, constants)):
+            if rounds and _has_many_calls(task, constants):
                 continue
-            if _runs(reference := Reference(task, constants), seed):
+            if reference := _cheap(task, constants, seed):
                 yield reference
         size = halved(size, size // 2)

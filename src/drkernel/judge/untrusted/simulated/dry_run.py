@@ -61,8 +61,8 @@ def launched(
     with _without_data(answers), torch.no_grad():
         try:
             trace = _traced(build, init, args, metas, train, seed)
-            if answers and Guesses.lacked:
-                raise Unfinished(RuntimeError("an operator needed data"), False)
+            if Guesses.lacked:
+                raise Unfinished(RuntimeError("an operator needs data, and its error was caught"), False)
         except (*CERTAIN, Unfinished):
             raise
         except BaseException as error:
