@@ -136,5 +136,34 @@ def test_how_far_a_kernel_reads(name):
     assert found.written["a"] == -1
 
 
+PAST = {
+    "a number for each row": ("r", "r < M", False),
+    "a number for each column": ("c", "c < N", True),
+    "a mask that says more": ("r", "(r < M) & (r % 8 == 0)", True),
+    "a place that was computed": ("r // 8", "r < M", True),
+}
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_no_kernel_reads_beyond_a_tensor(name):
+    """One number for each column of (64, 8); what may be right stays."""
+    place, mask, is_right = PAST[name]
+    form = canonical(source_of("return x + self.gain", "torch.randn(64, 8)", "self.gain = nn.Parameter(torch.ones(8))"))
+    kernels = f"""\
+@triton.jit
+def kernel1(in0_ptr, p0_ptr, o_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    r = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    c = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    m = (r < M) & (c < N)
+    p0 = tl.load(p0_ptr + {place}, mask={mask})
+    tl.store(o_ptr + (r * N + c), tl.load(in0_ptr + (r * N + c), mask=m) + p0, mask=m)
+def f1(in0, p0):
+    o = torch.empty_like(in0)
+    kernel1[triton.cdiv(in0.shape[0], 16), 1](in0, p0, o, in0.shape[0], in0.shape[1], BM=16, BN=8)
+    return o
+"""
+    assert can_stand(form, kernels, "t0 = f1(in0, self.m0)") is is_right
+
+
 def functions_of(source: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.parse(source).body}

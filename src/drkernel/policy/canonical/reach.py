@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ from drkernel.policy.canonical.told import names_in
 
 Interval = tuple[float, float]
 _ANY: Interval = (-math.inf, math.inf)
+_COUNTED = re.compile(r"tl\.program_id\(\d\) \* \w+ \+ tl\.arange\(0, \w+\)")
+"""An index of which each program has a block."""
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Reach:
 
     read: dict[str, float] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)
+    surely: dict[str, float] = field(default_factory=dict)
+    """The last places that they do read or write, as far as that is sure."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
     """What the names stand for, without data, where they are given to a kernel."""
 
@@ -63,7 +68,8 @@ def reach(function: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], g
             if isinstance(value := known[name], Tensor):
                 own = ast.unparse(text)
                 found.tensors[own] = value
-                for places, ends in ((kernel.read, found.read), (kernel.written, found.written)):
+                every = (kernel.read, found.read), (kernel.written, found.written), (kernel.surely, found.surely)
+                for places, ends in every:
                     ends[own] = max(ends.get(own, -1), places.get(name, -1))
     return found
 
@@ -83,6 +89,7 @@ class _Kernel:
         """What names were set to, which masks are made of."""
         self.read: dict[str, float] = {}
         self.written: dict[str, float] = {}
+        self.surely: dict[str, float] = {}
 
     def run(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -135,10 +142,30 @@ class _Kernel:
         for mask in masks:
             self._bound(mask)
         end = self._offset(place, pointers[0])[1] if len(pointers) == 1 else math.inf
+        match place:
+            case ast.BinOp(ast.Name(pointer), ast.Add(), ast.Name(index)) if self._is_counted(index, masks):
+                if pointer in self.tensors and not math.isinf(end):
+                    self.surely[pointer] = max(self.surely.get(pointer, -1), end)
         self.known = before
         for name in pointers or self.tensors:  # a place that was computed before may be of any tensor
             for ends in ([self.read] if kind != "store" else []) + ([self.written] if kind != "load" else []):
                 ends[name] = max(ends.get(name, -1), end)
+
+    def _is_counted(self, index: str, masks: Sequence[ast.expr]) -> bool:
+        """Whether an index counts all that programs and lanes do, and masks compare names alone: it has its end."""
+        waiting = list(masks)
+        while waiting:
+            match waiting.pop():
+                case ast.BinOp(left, ast.BitAnd(), right):
+                    waiting += [left, right]
+                case ast.Name(name) if name in self.made:
+                    waiting.append(self.made[name])
+                case ast.Compare(ast.Name(), [ast.Lt()], [_]):
+                    pass
+                case _:
+                    return False
+        text = re.sub(r"\[[:, None]+\]", "", ast.unparse(self.made[index])) if index in self.made else ""
+        return bool(_COUNTED.fullmatch(text))
 
     def _offset(self, place: ast.expr, pointer: str) -> Interval:
         """How far behind a pointer a place is."""

@@ -32,6 +32,7 @@ from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.reads import widened
 from drkernel.policy.canonical.stands import VALUE, block_of, stands, tensors
 from drkernel.policy.canonical.told import Told, names_in
+from drkernel.policy.canonical.turned import turned
 from drkernel.policy.canonical.windows import windows_of, with_windows
 
 _LAUNCH_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
@@ -52,7 +53,7 @@ def repaired(completion: str, told: Told, text: str, before: str) -> str:
     if not told.lines or not start or re.search(r"^def ", methods, re.MULTILINE):
         return completion
     bound = _bound(ast.parse(before))
-    body = _statements(methods)
+    body = turned(_statements(methods), told)
     kept = _Functions.of(kernels, bound, lambda functions: _mended(functions, body, told))
     own = set(re.findall(r"^def (\w+)", kernels, re.MULTILINE))
     known = {*bound, *kept.names, *dir(builtins), "self", *told.makers, *_inputs(text)}

@@ -93,6 +93,8 @@ def _reaches(lines: Sequence[Line], call: ast.Call, functions: Mapping[str, ast.
         end = found.read.get(argument.arg)
         if end is None or not isinstance(value, Tensor):
             continue
+        if found.surely.get(argument.arg, -1) >= found.tensors[argument.arg].numel():
+            return False
         is_all = found.tensors[argument.arg].numel() == value.numel()
         if end < 0 or (whole and is_all and _TENSOR.fullmatch(text) and end < value.numel() - 1):
             return False
