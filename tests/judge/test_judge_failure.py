@@ -21,7 +21,8 @@ from drkernel.judge.devices.simulated import backend, examiner
 from drkernel.judge.devices.simulated.examiner import SimulatedExaminer
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.processes import runner_client
-from drkernel.judge.trusted.processes.runner_client import RunnerClient, reading
+from drkernel.judge.trusted.processes.failures import reading
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
 from drkernel.judge.trusted.processes.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
 from drkernel.judge.trusted.processes.zygote import ZygoteDied
 from drkernel.judge.trusted.verdicts import judge_failure

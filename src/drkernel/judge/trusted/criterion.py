@@ -40,7 +40,8 @@ from drkernel.judge.trusted.comparison.tolerance import Expected
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.failures import Failed, reading
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.source import static_check
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure

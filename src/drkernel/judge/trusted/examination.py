@@ -34,7 +34,8 @@ from drkernel.judge.trusted.comparison.mismatch import OVERWRITES
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.generality import Generality, without_words
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.processes.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.failures import Failed, reading
+from drkernel.judge.trusted.processes.runner_client import Answer, RunnerClient
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure

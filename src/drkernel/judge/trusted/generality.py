@@ -13,7 +13,8 @@ from drkernel.judge.trusted.cases import plans
 from drkernel.judge.trusted.cases.cases import Case
 from drkernel.judge.trusted.cases.plans import Plan
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.processes.failures import Failed
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import DrKernelError
 

@@ -18,7 +18,8 @@ from drkernel.judge.trusted.comparison.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.comparison.slices import LARGE, Cut
 from drkernel.judge.trusted.outputs import identical, leaves
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.processes.failures import Failed, reading
+from drkernel.judge.trusted.processes.runner_client import Answer, RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import DrKernelError
 

@@ -19,7 +19,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.base import Measurement
 from drkernel.judge.trusted import attribution, timed_shapes
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import reading
+from drkernel.judge.trusted.processes.failures import reading
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, reason_of
 from drkernel.types import Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from drkernel.judge.trusted.processes.runner_client import Failed
+from drkernel.judge.trusted.processes.failures import Failed
 from drkernel.types import Status, Verdict
 
 _REASONS = {

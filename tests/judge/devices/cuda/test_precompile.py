@@ -16,7 +16,7 @@ import torch
 
 from drkernel.judge.devices.cuda import precompile, ptxas
 from drkernel.judge.devices.cuda.precompile import Call, Compiled
-from drkernel.judge.trusted.processes.runner_client import Failed
+from drkernel.judge.trusted.processes.failures import Failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("precompile")]  # one compile worker
 

@@ -14,7 +14,8 @@ from drkernel.judge.boundary.op_trace import MAX_JSON, OpTrace, Row
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.shared_tensors import MAX_DEPTH, MAX_NODES, HostArea
 from drkernel.judge.trusted.processes import replies
-from drkernel.judge.trusted.processes.runner_client import MAX_ROWS, Failed, Missing, RunnerClient, traces_of
+from drkernel.judge.trusted.processes.failures import Failed, Missing
+from drkernel.judge.trusted.processes.runner_client import MAX_ROWS, RunnerClient, traces_of
 
 CASE = SimpleNamespace(inputs=[torch.ones(4)], plan=SimpleNamespace(model=0, train=False), seed=0, large=False)
 REFERENCE_MODEL = SimpleNamespace(

@@ -34,7 +34,7 @@ from drkernel.judge.trusted.criterion import Finding
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.judging import Judging
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
-from drkernel.judge.trusted.processes.runner_client import Missing
+from drkernel.judge.trusted.processes.failures import Missing
 from drkernel.judge.trusted.processes.zygote import ProcessSpec, Zygote
 from drkernel.judge.trusted.sizes.footprint import Footprint, large_from
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash

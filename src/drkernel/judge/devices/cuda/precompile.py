@@ -44,7 +44,7 @@ from drkernel.judge.boundary.records import recorded
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
 from drkernel.judge.trusted import ptx_scan
-from drkernel.judge.trusted.processes.runner_client import Failed, failure_of
+from drkernel.judge.trusted.processes.failures import Failed, failure_of
 from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.types import DrKernelError, Verdict
 

@@ -19,7 +19,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.devices.cuda.precompile import MIN_TIMEOUT_S, Call, TracerReply, failed, outcome
 from drkernel.judge.devices.simulated.dry_runs import given
-from drkernel.judge.trusted.processes.runner_client import Failed
+from drkernel.judge.trusted.processes.failures import Failed
 from drkernel.judge.trusted.processes.zygote import Process, ProcessSpec
 from drkernel.judge.trusted.verdicts import verdict_of_failure
 from drkernel.tasks.module import Reference

@@ -22,7 +22,7 @@ from drkernel.judge.trusted.cases.cases import Seeds
 from drkernel.judge.trusted.least_work import inputs_read
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import reading
+from drkernel.judge.trusted.processes.failures import reading
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.sizes import long_shapes, resized, shrink
 from drkernel.judge.trusted.spent import spent

@@ -19,7 +19,8 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.devices.base import Submission
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Failed, RunnerClient, Unanswered
+from drkernel.judge.trusted.processes.failures import Failed, Unanswered
+from drkernel.judge.trusted.processes.runner_client import RunnerClient
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.judge.trusted.sizes.small_data import few, many
 from drkernel.judge.trusted.sizes.without_data import on_meta

@@ -13,7 +13,7 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.devices.base import Submission
 from drkernel.judge.devices.simulated import steady
 from drkernel.judge.devices.simulated.dry_runs import of_published_sizes
-from drkernel.judge.trusted.processes.runner_client import Failed
+from drkernel.judge.trusted.processes.failures import Failed
 from drkernel.judge.trusted.verdicts import VerdictReached
 
 _WRITTEN = 0.99

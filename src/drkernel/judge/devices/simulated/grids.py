@@ -17,7 +17,7 @@ from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.dry_runs import NO_ANSWER, DryRuns, of_published_sizes
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.processes.runner_client import Failed, Unanswered
+from drkernel.judge.trusted.processes.failures import Failed, Unanswered
 
 _COPIED = "_local_scalar_dense"
 """What copies to the host are called."""

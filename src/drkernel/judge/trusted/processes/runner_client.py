@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
+from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.parsing import parse
 from drkernel.judge.boundary.records import recorded
@@ -23,13 +22,14 @@ from drkernel.judge.trusted.cases.cases import Case
 from drkernel.judge.trusted.cases.reference_model import ReferenceModel
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.processes import replies
+from drkernel.judge.trusted.processes.failures import Unanswered, failed, failure_of, reading
 from drkernel.judge.trusted.processes.zygote import Process
 from drkernel.types import DrKernelError, KernelTime, Precision
 
 T = TypeVar("T")
 MAX_ROWS = 2000
 """Rows of a trace."""
-_MAX_NAME, _MAX_KIND, _MAX_MESSAGE = 200, 80, 2000
+_MAX_NAME = 200
 _MIN_STARVED = 0.1
 """A runner that waited for a processor for less than this proportion of the time limit did not miss it by that."""
 _WORK_PER_SECOND = 1.5e7
@@ -37,57 +37,6 @@ _WORK_PER_SECOND = 1.5e7
 endless kernel meets this limit, the same on every machine, before it meets the clock."""
 _OWN_ON_A_GPU = 3.0
 """How many times the runner's time the examiner's own may be on a GPU: of a large network, its references take most."""
-
-
-_WITH_A_MEANING = (ProtocolViolation, PeerClosed, DeadlineExceeded, DrKernelError, MemoryError, torch.OutOfMemoryError)
-
-
-class Failed(Exception):
-    """The submission raised an error while a request was answered."""
-
-    def __init__(self, kind: str, message: str, line: int | None):
-        super().__init__(message)
-        self.kind, self.message, self.line = kind, message, line
-
-
-class Unanswered(Failed):
-    """What ended a dry run may come from tensors without data; if that is `unclear`, or from the submission."""
-
-    def __init__(self, failure: Failed, unclear: bool = False, read: str = ""):
-        super().__init__(failure.kind, failure.message, failure.line)
-        self.unclear, self.read = unclear, read
-
-
-class Missing(Exception):
-    """The submission launched kernels that have not been compiled; see cuda.kernel_cache for their descriptions."""
-
-    def __init__(self, kernels: list[dict[str, Any]]):
-        super().__init__("kernels that have not been compiled")
-        self.kernels = kernels
-
-
-class reading:  # noqa: N801  # `with reading("outputs"):`, and no generator, which would keep what it catches
-    """For everything that is done with what a runner sent. If that fails, the runner has sent what it must not send,
-    and the judge has not failed.
-
-    Raises:
-        ProtocolViolation: for any error but those that have another meaning.
-    """
-
-    def __init__(self, what: str):
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, _WITH_A_MEANING):
-            return
-        if "DefaultCPUAllocator" in str(error):
-            return  # what is copied is bounded, so the memory is missing for another reason
-        known = isinstance(error, NotSerializable)
-        detail = str(error) if known else f"{self._what} that cannot be read: {type(error).__name__}: {error}"
-        raise ProtocolViolation(detail[:300]) from None
 
 
 @dataclass(frozen=True)
@@ -293,7 +242,7 @@ class RunnerClient:
         given = {"init": init, "args": inputs, "metas": metas, "train": train, "seed": seed, "answers": list(answers)}
         reply = self._request(replies.Launched, do="dry", **given)
         if reply.ended:
-            raise Unanswered(_failed(reply.ended), reply.unclear, reply.read)
+            raise Unanswered(failed(reply.ended), reply.unclear, reply.read)
         trace = _trace(reply.trace)
         trace.read = reply.read
         return trace
@@ -386,18 +335,3 @@ def _trace(text: str) -> OpTrace:
 
 def _kernel_time(name: str, triton: bool, calls: int, us: str) -> KernelTime:
     return KernelTime(name[:_MAX_NAME], calls, replies.hexadecimal(us, 0, 1e9), triton)
-
-
-def failure_of(error: Any) -> Failed | Missing:
-    """The exception for the `error` of an untrusted reply.
-
-    Raises:
-        ProtocolViolation: it is not well formed.
-    """
-    parsed = parse(error, replies.Error)
-    return Missing(parsed.missing) if parsed.missing else _failed(parsed)
-
-
-def _failed(parsed: replies.Error) -> Failed:
-    text = "".join(c if c.isprintable() else " " for c in parsed.message[:_MAX_MESSAGE])
-    return Failed(parsed.type[:_MAX_KIND] if parsed.type.isidentifier() else "Error", text, parsed.line)
