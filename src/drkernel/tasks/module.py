@@ -57,12 +57,12 @@ class Reference:
     """Likewise, the 16-bit format in which it multiplies, or None; see reruns.Rerun."""
     choices: dict[bool, bool]
     """Likewise, whether it asks where numbers lie of which several may be equal; see ties."""
-    takes_signs: dict[Any, bool]
-    """By a model's seed, whether its vectors may have other signs; see cases.other_signs."""
+    of_weights: dict[Any, Any]
+    """What has been found out of the weights of a model, by what it is and the seed; see cases.reference_model."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
         self.task, self._seeding = task, Seeding()
-        self.argument_effects, self.product_formats, self.choices, self.takes_signs = {}, {}, {}, {}
+        self.argument_effects, self.product_formats, self.choices, self.of_weights = {}, {}, {}, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))

@@ -60,16 +60,16 @@ def fit(reference: Reference, key: Hashable, turned: Mapping[str, Tensor], outpu
     finite where they were, and follow errors in these parameters about as far as before."""
     if not turned:
         return False
-    if key not in reference.takes_signs:
+    if key not in reference.of_weights:
         own = {name: weight.detach().clone() for name, weight in model.named_parameters() if name in turned}
         with _left_as_it_is(model, own):
-            reference.takes_signs[key] = False
+            reference.of_weights[key] = False
             with contextlib.suppress(DrKernelError):
                 given, before = _followed(model, own, outputs)
                 found, after = _followed(model, turned, outputs)
                 same = len(given) == len(found) and all(map(torch.equal, given, found))
-                reference.takes_signs[key] = same and (before != before or after <= _WORSE * max(1.0, before))
-    return reference.takes_signs[key]
+                reference.of_weights[key] = same and (before != before or after <= _WORSE * max(1.0, before))
+    return reference.of_weights[key]
 
 
 def _followed(model: nn.Module, values: Mapping[str, Tensor], outputs: Outputs) -> tuple[list[Tensor], float]:

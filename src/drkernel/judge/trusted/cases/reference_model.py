@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.trusted.cases import other_signs
 from drkernel.judge.trusted.cases.rounds_that_show import that_remember
+from drkernel.judge.trusted.cases.slow_decays import that_decay_slowly
 from drkernel.judge.trusted.cases.weight_perturbation import (
     FOLLOWS,
     assign,
     beyond_half,
     of_a_batch,
     perturbed,
+    scaled_rows,
     share_that_follows,
     that_keep_values,
 )
@@ -82,13 +84,25 @@ def build(
         assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
         if single != 1.0:
             assign(model, other_signs.of_singles(model, single))
-        elif other_signs.fit(reference, seed, turned := other_signs.of_vectors(model, seed), outputs, model):
-            assign(model, turned)
+        else:
+            turned = other_signs.of_vectors(model, seed)
+            assign(model, turned if other_signs.fit(reference, ("signs", seed), turned, outputs, model) else {})
         of_norms = of_a_batch(model, lambda: outputs(model, 0))
-        given = model, outputs, reference.task.precision
-        assign(model, of_norms or ({} if wide else that_keep_values(model, outputs) or that_remember(*given)))
+        if not wide or of_norms:
+            assign(model, of_norms or that_keep_values(model, outputs) or _that_remember(built, outputs))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built
+
+
+def _that_remember(built: ReferenceModel, outputs: Callable[[nn.Module, int], object]) -> dict[str, Tensor]:
+    """Weights under which early rounds of loops show. What takes long is found out once for a reference and a seed."""
+    known, model, key = built.reference.of_weights, built.model, ("memory", built.seed)
+    if key not in known:
+        names, norm = that_remember(model, outputs, built.reference.task.precision)
+        known[key] = names, norm, {} if names else that_decay_slowly(built.reference, model, built.seed)
+    names, norm, others = known[key]
+    weights = dict(model.named_parameters())
+    return others or scaled_rows({name: weights[name].detach() for name in names}, norm)
 
 
 def _built_otherwise(
@@ -104,7 +118,7 @@ def _built_otherwise(
     if single == 1.0:
         other = _constructed(reference, seed, options | {"turned": True})
         turned = other_signs.that_differ(model, other)
-        if other_signs.fit(reference, ("construction", seed), turned, outputs, model):
+        if other_signs.fit(reference, ("signs at construction", seed), turned, outputs, model):
             model, options["turned"] = other, True
     return ReferenceModel(reference, model, seed, Perturbation.CONSTRUCTION, construction=options)
 

@@ -22,6 +22,11 @@ _OUTLIERS = 64
 _FEW, _FEW_SIZES = 128, (2.0**12, 16.0)
 """Elements of a whole draw that together carry the result, and how large they are."""
 
+_FAR = 8.0
+"""How much larger an outlier is whose exponential overflows."""
+_LAST_MIXED = 3
+"""The variant of mixed values that has the mildest of each regime."""
+
 _SIDE_BY_SIDE, _LONGEST = 64, 2**16
 """The largest elements of a row that lie side by side; of longer rows, so many elements are ordered at a time."""
 
@@ -33,14 +38,19 @@ def _plain(function: Callable[[Tensor, Tensor], Tensor]) -> Fill:
     return lambda x, z, places: function(x, z)
 
 
-def _sparse(x: Tensor, z: Tensor, places: torch.Generator, size: float = 16.0, positive: bool = False) -> Tensor:
-    """One element of each row carries the result, at a random place; all others together are less."""
+def _sparse(
+    x: Tensor, z: Tensor, places: torch.Generator, size: float = 16.0, positive: bool = False, far: bool = False
+) -> Tensor:
+    """One element of each row carries the result, at a random place; all others together are less. With `far`, that of
+    about half of the rows is so large that its exponential overflows, which only its own maximum prevents."""
     rows, columns = z.shape
     number = max(1, min(_OUTLIERS // rows, columns // 8))
     where = torch.randint(columns, (rows, number), generator=places, device=z.device)
     result = z * (size / max(2**12, 8 * columns))
     chosen = z.gather(1, where)
     result.scatter_(1, where, size * torch.sign(chosen + 1e-9) * (0.5 + chosen.abs().clamp_max(2.0)))
+    if far:
+        result *= 1 + (_FAR - 1) * torch.randint(2, (rows, 1), generator=places, device=z.device)
     return result.abs_() if positive else result
 
 
@@ -102,8 +112,8 @@ _PURE: dict[str, tuple[Fill, ...]] = {
     ),
     "integers": (_plain(lambda x, z: (2 * z).round()), _plain(lambda x, z: (2 * z).round().abs() + 1)),
     "sparse": (
-        _sparse, functools.partial(_sparse, positive=True), functools.partial(_sparse, size=2.0),
-        functools.partial(_sparse, size=2.0, positive=True),
+        functools.partial(_sparse, far=True), _sparse, functools.partial(_sparse, positive=True),
+        functools.partial(_sparse, size=2.0), functools.partial(_sparse, size=2.0, positive=True),
     ),
     "uneven": (
         _uneven, functools.partial(_uneven, constant=False), functools.partial(_uneven, positive=True),
@@ -174,7 +184,7 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
         elif regime == "few":
             _make_few(values, source, _FEW_SIZES[min(variant, 1)], places)
         elif regime == "mixed":
-            _fill_mixed(values, source, min(variant, 3), places)
+            _fill_mixed(values, source, min(variant, _LAST_MIXED), places)
         else:
             _fill(values, source, _PURE[regime][min(variant, len(_PURE[regime]) - 1)], places)
         if regime == "mirrored":
@@ -247,7 +257,7 @@ def _fill(values: Tensor, source: Source, fill: Fill, places: torch.Generator) -
 
 def _fill_mixed(values: Tensor, source: Source, variant: int, places: torch.Generator) -> None:
     """Every pure regime in a part of the rows."""
-    fills = [fills[min(variant, len(fills) - 1)] for fills in _PURE.values()]
+    fills = [fills[min(variant, len(fills) - 1) if variant < _LAST_MIXED else -1] for fills in _PURE.values()]
     by_rows = values.dim() > 1 and len(values) >= len(fills)
     parts = (values if by_rows else values.view(-1)).tensor_split(len(fills))
     for fill, part in zip(fills, parts, strict=True):
