@@ -9,7 +9,7 @@ from drkernel.policy.canonical import canonical
 from drkernel.policy.canonical.host import tensor
 from drkernel.policy.canonical.kept_numbers import has_numbers
 from drkernel.policy.canonical.reach import reach
-from drkernel.policy.canonical.stands import stands
+from drkernel.policy.canonical.stands import reads_beyond, stands
 from tests.policy.forms import source_of
 
 POINTWISE = """\
@@ -162,7 +162,9 @@ def f1(in0, p0):
     kernel1[triton.cdiv(in0.shape[0], 16), 1](in0, p0, o, in0.shape[0], in0.shape[1], BM=16, BN=8)
     return o
 """
-    assert can_stand(form, kernels, "t0 = f1(in0, self.m0)") is is_right
+    assert can_stand(form, kernels, "t0 = f1(in0, self.m0)")
+    call = ast.parse("f1(in0, self.m0)", mode="eval").body
+    assert reads_beyond(call, functions_of(kernels), form.told) is not is_right
 
 
 def functions_of(source: str) -> dict[str, ast.FunctionDef]:

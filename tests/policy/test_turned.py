@@ -46,6 +46,16 @@ def test_what_is_given_has_the_size_that_the_result_needs(name):
     assert ("permute" in forward) == (name != "neither")
 
 
+def test_what_turns_the_other_operand_is_given_both_turned():
+    """It computes `in0.t() @ in1` for `in0 @ in1.t()`."""
+    form = canonical(source_of("return x @ y.t()", "torch.randn(48, 32), torch.randn(96, 32)"))
+    answer = (
+        ANSWER.format(made="t1").replace("M, K = in0", "K, M = in0").replace("r * K + j[None, :]", "j[None, :] * M + r")
+    )
+    forward = form.submission(answer).rpartition("def forward")[2]
+    assert "in0 = in0.transpose(-1, -2).contiguous()" in forward and "N = t0.shape[1]" in forward
+
+
 def test_what_knows_of_the_order_stays():
     """It reads the operand as it lies, so its size is right."""
     form = canonical(source_of("return x @ y.t()", "torch.randn(48, 32), torch.randn(96, 32)"))

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from drkernel.policy.canonical import host
 from drkernel.policy.canonical.held import ROLES
 from drkernel.policy.canonical.reads import widened
-from drkernel.policy.canonical.stands import VALUE, block_of, stands, tensors
+from drkernel.policy.canonical.stands import VALUE, block_of, reads_beyond, stands, tensors
 from drkernel.policy.canonical.told import Told, names_in
 from drkernel.policy.canonical.turned import turned
 from drkernel.policy.canonical.windows import windows_of, with_windows
@@ -273,6 +273,8 @@ class _Statements:
             case ast.Assign(targets, ast.Call(ast.Name(name), args) as call) if name in self.kept.functions:
                 try:
                     wide = widened(call, self.kept.functions, tensors(args, self.told))
+                    if wide is call and reads_beyond(call, self.kept.functions, self.told):
+                        return None
                 except host.Wrong:
                     return None
                 return ast.fix_missing_locations(ast.Assign(targets, wide)) if wide else None

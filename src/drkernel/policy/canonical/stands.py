@@ -93,8 +93,6 @@ def _reaches(lines: Sequence[Line], call: ast.Call, functions: Mapping[str, ast.
         end = found.read.get(argument.arg)
         if end is None or not isinstance(value, Tensor):
             continue
-        if found.surely.get(argument.arg, -1) >= found.tensors[argument.arg].numel():
-            return False
         is_all = found.tensors[argument.arg].numel() == value.numel()
         if end < 0 or (whole and is_all and _TENSOR.fullmatch(text) and end < value.numel() - 1):
             return False
@@ -102,6 +100,16 @@ def _reaches(lines: Sequence[Line], call: ast.Call, functions: Mapping[str, ast.
         case ast.Return(ast.Name(result)) if result in found.written and "zeros" not in ast.unparse(function):
             return found.written[result] >= found.tensors[result].numel() - 1
     return True
+
+
+def reads_beyond(call: ast.Call, functions: Mapping[str, ast.FunctionDef], told: Told) -> bool:
+    """Whether kernels surely read behind the end of a tensor.
+
+    Raises:
+        Wrong: the function fails.
+    """
+    found = reach(functions[ast.unparse(call.func)], functions, tensors(call.args, told))
+    return any(end >= found.tensors[name].numel() for name, end in found.surely.items())
 
 
 def _has_dimensions(function: ast.FunctionDef, args: Sequence[ast.expr], told: Told) -> bool:

@@ -6,7 +6,8 @@
                                          kernel[...](in0, in1, t1, M, N, K)
 
 Where a `forward` that launches kernels itself makes another size than the reference, and makes the right one of what
-the reference's lines turned, it is given that.
+the reference's lines turned, it is given that. So it is where it takes an operand turned that the reference takes as it
+is: the operand is turned before.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ def turned(body: Sequence[ast.stmt], told: Told) -> list[ast.stmt]:
         return list(body)
     before = dict(_before(told))
     read, made = ({name for one in body for name in names_in(one, kind)} for kind in (ast.Load, ast.Store))
-    others = {old: new for new, old in before.items() if old in read and not {new} & (read | made)}
+    others = [(old, new) for new, old in before.items() if old in read and not {new} & (read | made)]
+    others += [(name, "") for name in sorted(read) if len(told.shapes.get(name, ())) > 1]
     for count in range(1, min(len(others), _MOST) + 1):
         for some in combinations(others, count):
-            found = [_Renamed({old: others[old] for old in some}).visit(copy.deepcopy(one)) for one in body]
-            if _has_shape(found, told):
-                return found
+            if len(dict(some)) == count:
+                found = [_Turned(dict(some)).visit(copy.deepcopy(one)) for one in body]
+                if _has_shape(found, told):
+                    return [ast.fix_missing_locations(one) for one in found]
     return list(body)
 
 
@@ -65,9 +68,17 @@ def _has_shape(body: Sequence[ast.stmt], told: Told) -> bool | None:
     return None
 
 
-class _Renamed(ast.NodeTransformer):
+class _Turned(ast.NodeTransformer):
+    """Other names for some; an empty one stands for the value itself, turned where it is made contiguous."""
+
     def __init__(self, names: Mapping[str, str]):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+        return ast.Name(self._names.get(node.id) or node.id, node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(name), "contiguous"), []) if self._names.get(name) == "":
+                return ast.parse(f"{name}.transpose(-1, -2).contiguous()", mode="eval").body
+        return self.generic_visit(node)
