@@ -144,13 +144,12 @@ class Examination(Generic[P]):
     def _timed_out(self) -> Verdict:
         if self.pair.client.hangs:
             return Verdict("invalid", "timeout", f"no answer within {self.config.timeout_s:g} s")
-        limit_s = self._budget_factor * self.config.timeout_s
-        detail = f"all answers together take more than {limit_s:g} s"
+        detail = f"all answers together take more than {self._budget_factor * self.config.timeout_s:g} s"
         return Verdict("invalid", "timeout", detail, evidence={"together": True})
 
     def _connect(self, process: Process) -> RunnerClient:
-        given = self.config.timeout_s, self._budget_factor, self.device.pause, self.prepared.patience
-        return RunnerClient(process, *given)
+        given = self._budget_factor, self.device.pause, self.prepared.patience
+        return RunnerClient(process, self.config.timeout_s, *given)
 
     # 2. first case
 
