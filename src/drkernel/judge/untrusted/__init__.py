@@ -2,3 +2,6 @@
 
 Nothing that is said here is believed: submitted code may have taken over the process.
 """
+
+FILE = "submission.py"
+"""The file that tracebacks name for the submission's source."""

@@ -28,10 +28,9 @@ from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import in_mode, perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, checksum, encode
+from drkernel.judge.untrusted import FILE
 from drkernel.judge.untrusted.simulated.device import choosing, install, record
 
-FILE = "submission.py"
-"""The file that tracebacks name for the submission's source."""
 MAX_TEXT, MAX_SEEN = 2000, 64
 """Characters of an error message, and results of ATen operators that are kept."""
 MAX_LINE = 10**6

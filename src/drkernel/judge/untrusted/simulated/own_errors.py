@@ -14,7 +14,7 @@ from types import TracebackType
 
 from torch._subclasses import fake_tensor
 
-from drkernel.judge.untrusted.runner import FILE
+from drkernel.judge.untrusted import FILE
 from drkernel.judge.untrusted.simulated.guesses import Guesses
 
 LACKING = (
