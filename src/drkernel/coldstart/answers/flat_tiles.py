@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from math import ceil, prod
 from typing import ClassVar
 
-from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Tile
 from drkernel.coldstart.answers.window_tiles import RATES, Places
+from drkernel.policy.canonical.formulas import divided, factor, factors
 
 FLAT = 0.75
 """What tiles reach of RATES."""

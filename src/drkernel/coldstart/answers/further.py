@@ -119,7 +119,7 @@ def _depthwise(line: Line, known: Known) -> Step | None:
     shape, made = known.shapes[product.left], known.shapes[product.makes]
     if not product.groups == shape[1] == made[1]:
         return None
-    kernel, stride, padding, dilation, _ = zip(*product.windows, strict=True)
+    kernel, stride, padding, dilation, *_ = zip(*product.windows, strict=True)
     window = Window(kernel, stride, padding, dilation)
     operands = (product.left, product.right, *[product.bias] * bool(product.bias))
     own = {product.right: (shape[1], 1, *kernel)}

@@ -7,24 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from drkernel.coldstart.answers.known import Known, Shapes, words_of
+from drkernel.policy.canonical.formulas import Window
 from drkernel.policy.canonical.told import Line
 
 _OF_MODULE = re.compile(r" F\.(linear|conv(?:_transpose)?[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)")
 """What a form says beside the call of a module."""
-
-
-class Window(NamedTuple):
-    """Of a convolution along a dimension."""
-
-    kernel: int
-    stride: int
-    padding: int
-    dilation: int
-    added: int
-    """At the end of the output of a transposed one."""
 
 
 @dataclass(frozen=True)

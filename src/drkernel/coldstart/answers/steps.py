@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from drkernel.coldstart.answers.factors import divided
 from drkernel.coldstart.answers.known import Known, Shapes, dims_of, words_of
+from drkernel.policy.canonical.formulas import divided
 from drkernel.policy.canonical.told import Line
 from drkernel.tasks.generators.graphs.ops import OPS
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
-from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
-from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
 from drkernel.hardware.windows import slowness
+from drkernel.policy.canonical.formulas import Window, factor, factors, input_place, output_side, signed
 
 LIBRARY = 30e12
 """Operations per second of cuDNN in fp32 at full speed."""
@@ -169,16 +168,8 @@ class Places(Tiles):
     def _side(self, dim: int) -> str:
         """The formula of a side of the output, in the numbers that the task gives: a policy copies better than it
         calculates."""
-        window, side = self.windows[dim], f"{self.left}.shape[{dim + 2}]"
-        padded = f"2 * {window.padding}" if window.padding and self.pads else ""
-        wide = f"{window.dilation} * ({window.kernel} - 1)"
-        if self.product.is_transposed:
-            side = f"({side} - 1) * {window.stride}" if window.stride > 1 else f"{side} - 1"
-            side += f" + {window.kernel}" if window.dilation == 1 else f" + {wide} + 1"
-            return side + (f" - {padded}" if padded else "") + (f" + {window.added}" if window.added else "")
-        side += f" + {padded}" if padded else ""
-        side += f" - {window.kernel}" if window.dilation == 1 else f" - {wide} - 1"
-        return f"({side}) // {window.stride} + 1" if window.stride > 1 else f"{side} + 1"
+        size = f"{self.left}.shape[{dim + 2}]"
+        return output_side(self.windows[dim], size, self.product.is_transposed, self.pads)
 
     @property
     def where(self) -> list[str]:
@@ -196,23 +187,10 @@ class Places(Tiles):
             return [f"j = s * {terms} + tl.arange(0, {terms})"]
         return [f"t = s // tl.cdiv(C, {terms})", f"j = s % tl.cdiv(C, {terms}) * {terms} + tl.arange(0, {terms})"]
 
-    def _tap(self, dim: int) -> str:
-        """The place in the window along a dimension."""
-        kernels = [window.kernel for window in self.windows]
-        return divided("t", kernels[dim + 1 :]) + f" % {kernels[dim]}" * (prod(kernels[dim:]) < self.places)
-
-    def _moved(self, dim: int) -> str:
-        """The place in the input along a dimension."""
-        window, side = self.windows[dim], self.sides[dim]
-        tap = (self._tap(dim) + f" * {window.dilation}" * (window.dilation > 1)) if window.kernel > 1 else ""
-        if self.product.is_transposed:
-            return f"x{side}{_signed(window.padding)}{tap and f' - {tap}'}"
-        moved = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
-        return f"{moved}{tap and f' + {tap}'}{_signed(-window.padding)}"
-
     @property
     def body(self) -> list[str]:
-        moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
+        place_of = lambda dim, side: input_place(self.windows, dim, side, self.product.is_transposed)
+        moved = [f"y{side} = {place_of(dim, side)}" for dim, side in enumerate(self.sides)]
         if self.product.is_transposed:
             strided = [(side, w.stride) for side, w in zip(self.sides, self.windows, strict=True) if w.stride > 1]
             moved += [f"y{side} = tl.where(y{side} % {step} == 0, y{side} // {step}, -1)" for side, step in strided]
@@ -337,15 +315,6 @@ class Phases(Places):
             place = f"{factor(place)} * {window.kernel} + k{side}" if place else f"k{side}"
         for side, window in zip(self.sides, self.windows, strict=True):
             step = f"k{side}" + f" * {window.dilation}" * (window.dilation > 1)
-            moved = f"x{side}{_signed(window.padding)} - {step}"
+            moved = f"x{side}{signed(window.padding)} - {step}"
             inner.append(f"y{side} = ({moved}) // {window.stride}" if window.stride > 1 else f"y{side} = {moved}")
         return self.written_body(" * ".join(counts), inner, f"{factor(place)} * N", f"(r < M) & (c < N){self._inside}")
-
-
-def _signed(number: int) -> str:
-    """What is added.
-
-    >>> _signed(3), _signed(-3), _signed(0)
-    (' + 3', ' - 3', '')
-    """
-    return f" - {-number}" if number < 0 else f" + {number}" * (number > 0)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from drkernel.policy.canonical.formulas import Window, factor, factors, input_place, output_side, signed
 from drkernel.policy.canonical.told import Line, Told
 
 _SIDES = {1: "W", 2: "HW", 3: "DHW"}
@@ -27,18 +28,6 @@ _NUMBERS = {"kernel_size", "groups", "norm_type", *_USUAL}
 
 Texts = dict[str, list[str]]
 """What names are set to, in the order of the kernel."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """Along one dimension."""
-
-    side: str
-    kernel: int
-    stride: int
-    padding: int
-    dilation: int
-    added: int
 
 
 def windows_of(line: Line, told: Told) -> list[Window]:
@@ -68,7 +57,7 @@ def windows_of(line: Line, told: Told) -> list[Window]:
     is_plain = words.keys() <= _NUMBERS | {"input", "weight", "bias", "count_include_pad"}
     if not is_plain or any(len(size) != rank or not all(type(n) is int for n in size) for size in sizes):
         return []
-    return [Window(*each) for each in zip(_SIDES[rank], *sizes, strict=True)]
+    return [Window(*each) for each in zip(*sizes, _SIDES[rank], strict=True)]
 
 
 def with_windows(function: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], line: Line, told: Told) -> bool:
@@ -98,7 +87,10 @@ def with_windows(function: ast.FunctionDef, functions: Mapping[str, ast.Function
                 if len(args) == 3 and f"({', '.join(map(ast.unparse, args))})" != found.order:
                     node.args, changed = _parsed(found.order).elts, True  # type: ignore[attr-defined]
             case ast.Assign([ast.Name("o")], ast.Call(ast.Attribute(ast.Name(lead), "new_empty"), [ast.Tuple(sides)])):
-                wanted = [_side(window, f"{lead}.shape[{dim}]", is_turned) for dim, window in enumerate(windows, 2)]
+                wanted = [
+                    _plain(output_side(window, f"{lead}.shape[{dim}]", is_turned))
+                    for dim, window in enumerate(windows, 2)
+                ]
                 if len(sides) in (len(windows) + 1, len(windows) + 2):
                     now = [ast.unparse(side) for side in sides[-len(windows) :]]
                     changed |= now != wanted
@@ -119,28 +111,6 @@ def _parsed(text: str) -> ast.expr:
 
 def _plain(text: str) -> str:
     return ast.unparse(_parsed(text))
-
-
-def _side(window: Window, size: str, is_turned: bool) -> str:
-    """How long the result is."""
-    padded = f"2 * {window.padding}" if window.padding else ""
-    wide = f"{window.dilation} * ({window.kernel} - 1)"
-    if is_turned:
-        size = f"({size} - 1) * {window.stride}" if window.stride > 1 else f"{size} - 1"
-        size += f" + {window.kernel}" if window.dilation == 1 else f" + {wide} + 1"
-        return _plain(size + (f" - {padded}" if padded else "") + (f" + {window.added}" if window.added else ""))
-    size += f" + {padded}" if padded else ""
-    size += f" - {window.kernel}" if window.dilation == 1 else f" - {wide} - 1"
-    return _plain(f"({size}) // {window.stride} + 1" if window.stride > 1 else f"{size} + 1")
-
-
-def _factors(numbers: Sequence[int]) -> str:
-    """Their product, written out."""
-    return " * ".join(str(number) for number in numbers if number > 1) or "1"
-
-
-def _signed(number: int) -> str:
-    return f" - {-number}" if number < 0 else f" + {number}" * (number > 0)
 
 
 def _set(kernel: ast.FunctionDef) -> set[str]:
@@ -175,14 +145,14 @@ def _pool(windows: Sequence[Window], is_turned: bool, kernel: ast.FunctionDef) -
     rest = "k"
     for place, w in reversed(list(enumerate(windows))):
         start = (f"{rest} % O{w.side}" if place else rest) + f" * {w.stride}" * (w.stride > 1)
-        texts[f"x{w.side}"] = [start + _signed(-w.padding)]
+        texts[f"x{w.side}"] = [start + signed(-w.padding)]
         texts[f"y{w.side}"] = [f"x{w.side} + r{w.side}" + f" * {w.dilation}" * (w.dilation > 1)]
         rest += f" // O{w.side}"
     if any(w.padding and f"n{w.side}" not in _set(kernel) for w in windows):
         return None
     weight = "p % C"
     for w in windows:
-        weight = f"{f'({weight})' if ' + ' in weight else weight} * {w.kernel} + r{w.side}"
+        weight = f"{factor(weight)} * {w.kernel} + r{w.side}"
     return Style(texts, [str(w.kernel) for w in windows], weight)
 
 
@@ -194,22 +164,14 @@ def _places(windows: Sequence[Window], is_turned: bool, kernel: ast.FunctionDef)
     kernels, count = [w.kernel for w in windows], prod(w.kernel for w in windows)
     texts: Texts = {}
     for dim, w in enumerate(windows):
-        behind = _factors(kernels[dim + 1 :])
-        behind = f"({behind})" if " " in behind else behind
-        tap = "t" + f" // {behind}" * (behind != "1") + f" % {w.kernel}" * (prod(kernels[dim:]) < count)
-        tap = (tap + f" * {w.dilation}" * (w.dilation > 1)) if w.kernel > 1 else ""
-        if is_turned:
-            texts[f"y{w.side}"] = [f"x{w.side}{_signed(w.padding)}{tap and f' - {tap}'}"]
-            if w.stride > 1:
-                texts[f"y{w.side}"].append(f"tl.where(y{w.side} % {w.stride} == 0, y{w.side} // {w.stride}, -1)")
-        else:
-            start = f"x{w.side} * {w.stride}" if w.stride > 1 else f"x{w.side}"
-            texts[f"y{w.side}"] = [f"{start}{tap and f' + {tap}'}{_signed(-w.padding)}"]
+        texts[f"y{w.side}"] = [input_place(windows, dim, w.side, is_turned)]
+        if is_turned and w.stride > 1:
+            texts[f"y{w.side}"].append(f"tl.where(y{w.side} % {w.stride} == 0, y{w.side} // {w.stride}, -1)")
     if count == 1:
         return None
     masked = [w.side for w in windows if (w.padding or is_turned) and _unmasked(kernel, w)]
     order = "(2, 1, 0)" if is_turned else "(2, 0, 1)"
-    return Style(texts, [f"{_factors(kernels)} * "], masked=masked, order=order)
+    return Style(texts, [f"{factors(kernels)} * "], masked=masked, order=order)
 
 
 def _phases(windows: Sequence[Window], is_turned: bool, kernel: ast.FunctionDef) -> Style | None:
@@ -238,21 +200,17 @@ def _phases(windows: Sequence[Window], is_turned: bool, kernel: ast.FunctionDef)
         texts[f"k{w.side}"] = [tap + f" % {loops[0]}" * (w is not windows[0])]
         texts[f"k{w.side}"][0] += f" * {w.stride} + a{w.side}" * is_phased
         rest, tap = f"{rest} // {rows[0]}", f"{tap} // {loops[0]}"
-        moved = f"x{w.side}{_signed(w.padding)} - k{w.side}" + f" * {w.dilation}" * (w.dilation > 1)
+        moved = f"x{w.side}{signed(w.padding)} - k{w.side}" + f" * {w.dilation}" * (w.dilation > 1)
         texts[f"y{w.side}"] = [f"({moved}) // {w.stride}" if is_phased else moved]
     for w in windows:
-        weight = f"{_factor(weight)} * {w.kernel} + k{w.side}" if weight else f"k{w.side}"
+        weight = f"{factor(weight)} * {w.kernel} + k{w.side}" if weight else f"k{w.side}"
     for w in phased:
         texts[f"a{w.side}"] = [f"(z{w.side} + {w.padding}) % {w.stride}" if w.padding else f"z{w.side}"]
         texts[f"n{w.side}"] = [f"tl.cdiv({w.kernel} - a{w.side}, {w.stride})"]
     host = {f"Q{w.side}": [f"triton.cdiv(O{w.side}, {w.stride})"] for w in phased}
     host["M"] = [f"LEAD.shape[0] * {' * '.join(rows)}"]
-    weight = f"({_factor(weight)} * N + c) * C + j[:, None]"
+    weight = f"({factor(weight)} * N + c) * C + j[:, None]"
     return Style(texts, ["".join(f"{one} * " for one in loops)], weight, host, prod(w.stride for w in phased))
-
-
-def _factor(text: str) -> str:
-    return f"({text})" if " + " in text else text
 
 
 def _unmasked(kernel: ast.FunctionDef, window: Window) -> bool:
