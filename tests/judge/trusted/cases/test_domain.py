@@ -35,5 +35,5 @@ def test_indices_that_operators_take_are_taken():
         assert X[:, torch.tensor([-4, 3])].tolist() == X[:, [0, 3]].tolist()
         assert X[X > 3].shape == (8,) and X[None, :, torch.tensor([3])].shape == (1, 3, 1)
         F.cross_entropy(X[:2], torch.tensor([-100, 3]))
-        torch.take(X, torch.tensor([11]))
+        assert torch.take(X, torch.tensor([11, -12])).tolist() == [11.0, 0.0]
         torch.ones(()).gather(0, torch.tensor([0]))

@@ -89,4 +89,5 @@ def _indices(name: str, given: Mapping[str, Any]) -> Iterator[tuple[Tensor, int,
                 yield each, -own.shape[dim], own.shape[dim]
             dim += each.dim() if is_mask else 1
     elif isinstance(index, Tensor) and isinstance(own, Tensor):
-        yield index, 0, own.shape[given["dim"]] if "dim" in given and own.dim() else max(1, own.numel())
+        places = own.shape[given["dim"]] if "dim" in given and own.dim() else max(1, own.numel())
+        yield index, 0 if "dim" in given else -places, places
